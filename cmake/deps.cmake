@@ -1,0 +1,33 @@
+# Finds what setup/deps brought. Every wheel has a folder of its own, named as in setup/wheels.txt.
+set(TPUBRIDGE_DEPS "$ENV{TPUBRIDGE_DEPS}" CACHE PATH "Folder that setup/deps fills")
+if(NOT TPUBRIDGE_DEPS)
+  set(TPUBRIDGE_DEPS ${PROJECT_SOURCE_DIR}/.deps CACHE PATH "" FORCE)
+endif()
+
+# tpubridge_wheel(VAR package machine): the folder of a pinned wheel, empty where it was not fetched.
+function(tpubridge_wheel var package machine)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/setup/wheels.txt row REGEX "^[a-z]+ +${package} +[^ ]+ +${machine} ")
+  string(REGEX REPLACE "^[a-z]+ +[^ ]+ +([^ ]+) .*" "\\1" version "${row}")
+  set(home ${TPUBRIDGE_DEPS}/${package}-${version}-${machine})
+  if(NOT EXISTS ${home}/.sha256)
+    set(home "")
+  endif()
+  set(${var} "${home}" PARENT_SCOPE)
+endfunction()
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/setup/wheels.txt)
+tpubridge_wheel(cpu_wheel xla-cpu-pjrt ${CMAKE_SYSTEM_PROCESSOR})
+if(NOT cpu_wheel)
+  message(FATAL_ERROR "The XLA CPU plugin is not in ${TPUBRIDGE_DEPS}: run setup/deps (make does it by itself).")
+endif()
+set(TPUBRIDGE_CPU_PLUGIN ${cpu_wheel}/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so)
+
+add_library(pjrt_c_api INTERFACE)
+target_include_directories(pjrt_c_api SYSTEM INTERFACE ${cpu_wheel}/xla_plugins/xla_cpu_pjrt/include)
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_library(XXHASH_LIBRARY xxhash REQUIRED)
