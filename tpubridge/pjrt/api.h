@@ -1,0 +1,69 @@
+// How this folder calls the PJRT C API: one template for every function. Internal: the public headers of the
+// folder only forward-declare the C types.
+#pragma once
+
+#include <exception>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "pjrt_c_api.h"
+#include "tpubridge/base/errors.h"
+#include "tpubridge/base/shape.h"
+#include "tpubridge/pjrt/value.h"
+
+namespace tpubridge::pjrt {
+
+// A PJRT error becomes an exception of base/errors.h and is destroyed. `where` is the C function, `subject`
+// what it worked on (a plugin, a device, a program).
+[[nodiscard]] std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::string_view where);
+[[noreturn]] void throw_missing(const PJRT_Api* api, std::string_view function);
+
+// The function's name, read off the type of its arguments: PJRT_Client_Create_Args -> PJRT_Client_Create.
+template <class Args>
+constexpr std::string_view function_name() {
+  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr size_t start = text.find("PJRT_");
+  constexpr size_t end = text.find("_Args", start);
+  return text.substr(start, end - start);
+}
+
+// Whether the plugin has a function: its table may be shorter than our header's, or hold a null.
+template <class Fn>
+bool has(const PJRT_Api* api, Fn* PJRT_Api::*member) {
+  const auto* slot = reinterpret_cast<const char*>(&(api->*member));
+  const auto end = static_cast<size_t>(slot - reinterpret_cast<const char*>(api)) + sizeof(void*);
+  return end <= api->struct_size && api->*member != nullptr;
+}
+
+// Calls a function and returns its error, for the caller to look at.
+template <class Args>
+[[nodiscard]] PJRT_Error* try_call(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& args) {
+  if (!has(api, member)) [[unlikely]] throw_missing(api, function_name<Args>());
+  args.struct_size = sizeof(Args);
+  return (api->*member)(&args);
+}
+
+// Calls a function and throws its error.
+template <class Args>
+void call(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& args) {
+  if (PJRT_Error* error = try_call(api, member, args)) [[unlikely]]
+    std::rethrow_exception(to_exception(api, error, function_name<Args>()));
+}
+
+// For destructors: an error has nobody to go to, so it is logged.
+void log_and_drop(const PJRT_Api* api, PJRT_Error* error, std::string_view where) noexcept;
+template <class Args>
+void call_noexcept(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& args) noexcept {
+  if (!has(api, member)) return;
+  args.struct_size = sizeof(Args);
+  if (PJRT_Error* error = (api->*member)(&args)) log_and_drop(api, error, function_name<Args>());
+}
+
+[[nodiscard]] PJRT_Buffer_Type to_pjrt(DType t);
+[[nodiscard]] DType from_pjrt(PJRT_Buffer_Type t);  // throws UnsupportedError for a type we do not know
+
+[[nodiscard]] Values from_named(const PJRT_NamedValue* values, size_t n);
+[[nodiscard]] std::vector<PJRT_NamedValue> to_named(const Values& values);  // points into `values`
+
+}  // namespace tpubridge::pjrt

@@ -1,0 +1,68 @@
+// An array on a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tpubridge/base/shape.h"
+#include "tpubridge/pjrt/event.h"
+
+struct PJRT_Buffer;
+
+namespace tpubridge::pjrt {
+
+class Device;
+struct Memory;
+
+// Move-only owner of a PJRT buffer. A buffer that a program took by donation is deleted: it can be destroyed
+// and asked for its shape, everything else throws ArgumentError. Not for use from two threads at once while
+// one of them moves or deletes it; reading and executing from many threads is fine.
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, std::shared_ptr<const Shape> shape,
+         const Device* device)
+      : core_(std::move(core)), raw_(raw), shape_(std::move(shape)), device_(device) {}
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  [[nodiscard]] const Shape& shape() const { return *shape_; }
+  [[nodiscard]] const Device& device() const { return *device_; }
+  [[nodiscard]] std::string memory_kind() const;
+  [[nodiscard]] int64_t device_bytes() const;  // what it takes on the device, padding included
+  [[nodiscard]] bool deleted() const;          // true too for a moved-from buffer
+  void erase();                                // frees the device memory now (PJRT's Delete)
+
+  // Copies to host memory, dense and row-major; `bytes` must be shape().bytes().
+  void to_host(void* to, size_t bytes) const;
+  [[nodiscard]] Event to_host_async(void* to, size_t bytes) const;  // `to` must live until the event
+  template <class T>
+  [[nodiscard]] std::vector<T> to_vector() const {
+    std::vector<T> out(static_cast<size_t>(shape().bytes()) / sizeof(T));
+    to_host(out.data(), out.size() * sizeof(T));
+    return out;
+  }
+
+  [[nodiscard]] Event ready() const;  // when the value is there; carries the error of the program that made it
+  void wait() const { ready().wait(); }
+
+  [[nodiscard]] Buffer copy_to(const Device& device) const;
+  [[nodiscard]] Buffer copy_to(const Memory& memory) const;
+  [[nodiscard]] uintptr_t unsafe_pointer() const;  // valid while the buffer lives; wait() before reading it
+
+  [[nodiscard]] PJRT_Buffer* raw() const { return raw_; }
+
+ private:
+  friend class LoadedExecutable;
+  void require_alive(const char* what) const;
+  std::shared_ptr<const ClientCore> core_;
+  PJRT_Buffer* raw_ = nullptr;
+  std::shared_ptr<const Shape> shape_;
+  const Device* device_ = nullptr;
+};
+
+}  // namespace tpubridge::pjrt

@@ -1,0 +1,208 @@
+#include "tpubridge/pjrt/client.h"
+
+#include <fmt/format.h>
+
+#include "tpubridge/base/log.h"
+#include "tpubridge/pjrt/client_core.h"
+#include "tpubridge/pjrt/key_value.h"
+
+namespace tpubridge::pjrt {
+namespace {
+
+// Options whose type a plugin checks by aborting: index into the variant Value.
+constexpr std::pair<std::string_view, size_t> kOptionTypes[] = {
+    {"cpu_device_count", 1}, {"node_id", 1},       {"num_nodes", 1}, {"visible_devices", 2},
+    {"memory_fraction", 3},  {"preallocate", 4},   {"allocator", 0}, {"platform_name", 0},
+    {"max_inflight_computations", 1}, {"collective_memory_size", 1}};
+constexpr std::string_view kTypeNames[] = {"text", "a whole number", "a list of whole numbers", "a float", "true or false"};
+
+void check_options(const Values& options) {
+  for (const auto& [name, type] : kOptionTypes) {
+    const auto found = options.find(std::string(name));
+    if (found == options.end()) continue;
+    if (found->second.index() != type)
+      throw ArgumentError(fmt::format("the client option '{}' takes {}, not {}", name, kTypeNames[type],
+                                      kTypeNames[found->second.index()]));
+    if (name == "cpu_device_count" && (std::get<int64_t>(found->second) < 1 || std::get<int64_t>(found->second) > 1024))
+      throw ArgumentError(fmt::format("cpu_device_count is 1 to 1024, not {}", std::get<int64_t>(found->second)));
+  }
+}
+
+}  // namespace
+
+ClientCore::~ClientCore() {
+  if (!client) return;
+  PJRT_Client_Destroy_Args args{};
+  args.client = client;
+  call_noexcept(api, &PJRT_Api::PJRT_Client_Destroy, args);
+}
+
+const Device* ClientCore::find(const PJRT_Device* raw) const {
+  for (const auto& d : devices)
+    if (d.raw() == raw) return &d;
+  return nullptr;
+}
+
+std::shared_ptr<Client> Client::create(std::shared_ptr<Plugin> plugin, const Values& options,
+                                       std::shared_ptr<KeyValueStore> store) {
+  check_options(options);
+  auto core = std::make_shared<ClientCore>(std::move(plugin), std::move(store));
+  const auto named = to_named(options);
+  PJRT_Client_Create_Args args{};
+  args.create_options = named.data();
+  args.num_options = named.size();
+  if (core->store) attach(*core->store, args);
+  call(core->api, &PJRT_Api::PJRT_Client_Create, args);
+  core->client = args.client;
+  read_devices(*core);
+  return std::shared_ptr<Client>(new Client(std::move(core)));
+}
+
+void Client::read_devices(ClientCore& core) {
+  PJRT_Client_Devices_Args all{};
+  all.client = core.client;
+  call(core.api, &PJRT_Api::PJRT_Client_Devices, all);
+  PJRT_Client_AddressableDevices_Args ours{};
+  ours.client = core.client;
+  call(core.api, &PJRT_Api::PJRT_Client_AddressableDevices, ours);
+  core.devices.resize(all.num_devices);
+  for (size_t i = 0; i < all.num_devices; ++i) {
+    Device& device = core.devices[i];
+    device.api_ = core.api;
+    device.raw_ = all.devices[i];
+    PJRT_Device_GetDescription_Args args{};
+    args.device = device.raw_;
+    call(core.api, &PJRT_Api::PJRT_Device_GetDescription, args);
+    device.info_ = describe(core.api, args.device_description);
+  }
+  for (size_t i = 0; i < ours.num_addressable_devices; ++i) {
+    auto& device = const_cast<Device&>(*core.find(ours.addressable_devices[i]));
+    device.addressable_ = true;
+    core.addressable.push_back(&device);
+    PJRT_Device_LocalHardwareId_Args hardware{};
+    hardware.device = device.raw_;
+    call(core.api, &PJRT_Api::PJRT_Device_LocalHardwareId, hardware);
+    device.local_hardware_id_ = hardware.local_hardware_id;
+    PJRT_Device_AddressableMemories_Args memories{};
+    memories.device = device.raw_;
+    call(core.api, &PJRT_Api::PJRT_Device_AddressableMemories, memories);
+    for (size_t m = 0; m < memories.num_memories; ++m) {
+      PJRT_Memory_Id_Args id{};
+      id.memory = memories.memories[m];
+      call(core.api, &PJRT_Api::PJRT_Memory_Id, id);
+      PJRT_Memory_Kind_Args kind{};
+      kind.memory = memories.memories[m];
+      call(core.api, &PJRT_Api::PJRT_Memory_Kind, kind);
+      core.memories.push_back(std::make_unique<Memory>(Memory{id.id, {kind.kind, kind.kind_size}, memories.memories[m]}));
+      device.memories_.push_back(core.memories.back().get());
+    }
+  }
+}
+
+const Plugin& Client::plugin() const { return *core_->plugin; }
+std::span<const Device> Client::devices() const { return core_->devices; }
+std::span<const Device* const> Client::addressable_devices() const { return core_->addressable; }
+
+std::string Client::platform_name() const {
+  PJRT_Client_PlatformName_Args args{};
+  args.client = core_->client;
+  call(core_->api, &PJRT_Api::PJRT_Client_PlatformName, args);
+  return {args.platform_name, args.platform_name_size};
+}
+
+std::string Client::platform_version() const {
+  PJRT_Client_PlatformVersion_Args args{};
+  args.client = core_->client;
+  call(core_->api, &PJRT_Api::PJRT_Client_PlatformVersion, args);
+  return {args.platform_version, args.platform_version_size};
+}
+
+int Client::process_index() const {
+  PJRT_Client_ProcessIndex_Args args{};
+  args.client = core_->client;
+  call(core_->api, &PJRT_Api::PJRT_Client_ProcessIndex, args);
+  return args.process_index;
+}
+
+const Device& Client::device(int id) const {
+  std::vector<int64_t> ids;
+  for (const auto& d : core_->devices) {
+    if (d.id() == id) return d;
+    ids.push_back(d.id());
+  }
+  throw ArgumentError(fmt::format("there is no device {}", id), {{"devices", dims_str(ids)}});
+}
+
+std::vector<int> Client::default_device_assignment(int replicas, int partitions) const {
+  std::vector<int> out(static_cast<size_t>(replicas) * static_cast<size_t>(partitions));
+  PJRT_Client_DefaultDeviceAssignment_Args args{};
+  args.client = core_->client;
+  args.num_replicas = replicas;
+  args.num_partitions = partitions;
+  args.default_assignment = out.data();
+  args.default_assignment_size = out.size();
+  call(core_->api, &PJRT_Api::PJRT_Client_DefaultDeviceAssignment, args);
+  return out;
+}
+
+LoadedExecutable Client::compile(const Program& program, const CompileOptions& options, std::optional<Signature> signature) const {
+  const std::string serialized = options.serialize();
+  PJRT_Program source{};
+  source.struct_size = sizeof source;
+  source.code = const_cast<char*>(program.code.data());  // the C API has one struct for in and out
+  source.code_size = program.code.size();
+  source.format = program.format.data();
+  source.format_size = program.format.size();
+  PJRT_Client_Compile_Args args{};
+  args.client = core_->client;
+  args.program = &source;
+  args.compile_options = serialized.data();
+  args.compile_options_size = serialized.size();
+  call(core_->api, &PJRT_Api::PJRT_Client_Compile, args);
+  return {core_, args.executable, std::move(signature)};
+}
+
+LoadedExecutable Client::load(std::string_view serialized, std::optional<Signature> signature) const {
+  PJRT_Executable_DeserializeAndLoad_Args args{};
+  args.client = core_->client;
+  args.serialized_executable = serialized.data();
+  args.serialized_executable_size = serialized.size();
+  call(core_->api, &PJRT_Api::PJRT_Executable_DeserializeAndLoad, args);
+  return {core_, args.loaded_executable, std::move(signature)};
+}
+
+void Client::check_bytes(const Shape& shape, size_t bytes) {
+  if (static_cast<size_t>(shape.bytes()) != bytes)
+    throw ArgumentError(fmt::format("{} takes {} bytes, {} were given", shape.str(), shape.bytes(), bytes));
+}
+
+Buffer Client::to_device(const HostArray& array, const Device& device, HostSemantics semantics,
+                         std::shared_ptr<const void> keep, const Memory* memory) const {
+  const auto& dims = array.shape.dims;
+  if (array.shape.dtype == DType::token) throw ArgumentError("a token is not data");
+  if (!array.data && array.shape.bytes() > 0) throw ArgumentError("the host data for " + array.shape.str() + " is null");
+  if (!array.byte_strides.empty() && array.byte_strides.size() != dims.size())
+    throw ArgumentError(fmt::format("{} has {} dimensions but {} strides", array.shape.str(), dims.size(), array.byte_strides.size()));
+  const Device* target = core_->find(device.raw());
+  if (!target || !target->addressable())
+    throw ArgumentError(fmt::format("device {} is not a device of this client and process", device.id()));
+  PJRT_Client_BufferFromHostBuffer_Args args{};
+  args.client = core_->client;
+  args.data = array.data;
+  args.type = to_pjrt(array.shape.dtype);
+  args.dims = dims.data();
+  args.num_dims = dims.size();
+  args.byte_strides = array.byte_strides.empty() ? nullptr : array.byte_strides.data();
+  args.num_byte_strides = array.byte_strides.size();
+  args.host_buffer_semantics = static_cast<PJRT_HostBufferSemantics>(semantics);  // the same order
+  args.device = device.raw();
+  args.memory = memory ? memory->raw : nullptr;
+  call(core_->api, &PJRT_Api::PJRT_Client_BufferFromHostBuffer, args);
+  const Event done(core_, args.done_with_host_buffer);
+  Buffer out(core_, args.buffer, std::make_shared<const Shape>(array.shape), target);
+  if (semantics == HostSemantics::copy) return out;
+  done.on_ready([keep = std::move(keep)](std::exception_ptr) {});  // an error shows when the buffer is used
+  return out;
+}
+
+}  // namespace tpubridge::pjrt

@@ -1,0 +1,34 @@
+// A PJRT event: something that happens later, and may fail.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+
+struct PJRT_Event;
+
+namespace tpubridge::pjrt {
+
+class ClientCore;
+
+class Event {
+ public:
+  Event() = default;  // an event that has happened
+  Event(std::shared_ptr<const ClientCore> core, PJRT_Event* raw) : core_(std::move(core)), raw_(raw) {}
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  void wait() const;                 // blocks; throws what went wrong
+  [[nodiscard]] bool ready() const;  // true too where it failed
+
+  // Calls `done` once, with null or what went wrong, at once or on one of the plugin's threads. `done` must
+  // not throw and must not block. The event may be destroyed before it is called.
+  void on_ready(std::function<void(std::exception_ptr)> done) const;
+
+ private:
+  std::shared_ptr<const ClientCore> core_;
+  PJRT_Event* raw_ = nullptr;
+};
+
+}  // namespace tpubridge::pjrt

@@ -1,0 +1,112 @@
+#include "tpubridge/pjrt/hlo_signature.h"
+
+#include <array>
+#include <protozero/pbf_reader.hpp>
+
+#include "tpubridge/base/log.h"
+
+namespace tpubridge::pjrt {
+namespace {
+
+// XLA's PrimitiveType numbers; 0 and what is not an array stay empty.
+constexpr int kTuple = 13;
+std::optional<DType> element_type(int number) {
+  using enum DType;
+  static constexpr std::array<std::optional<DType>, 34> table = {
+      std::nullopt, pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, f32, f64, std::nullopt, std::nullopt, c64, bf16, token,
+      c128, f8e5m2, f8e4m3fn, s4, u4, f8e4m3b11fnuz, f8e5m2fnuz, f8e4m3fnuz, s2, u2, f8e4m3, f8e3m4, std::nullopt,
+      std::nullopt, f4e2m1fn, f8e8m0fnu};
+  return number >= 0 && number < static_cast<int>(table.size()) ? table[static_cast<size_t>(number)] : std::nullopt;
+}
+
+// Appends an array, or the arrays of a tuple. False where it is something else.
+bool read_shape(protozero::pbf_reader shape, std::vector<Shape>& out) {
+  Shape array;
+  std::optional<DType> type;
+  bool tuple = false;
+  while (shape.next()) {
+    if (shape.tag() == 2) {
+      const int number = shape.get_enum();
+      tuple = number == kTuple;
+      type = element_type(number);
+    } else if (shape.tag() == 3 && shape.wire_type() == protozero::pbf_wire_type::length_delimited) {
+      for (const int64_t d : shape.get_packed_int64()) array.dims.push_back(d);
+    } else if (shape.tag() == 3) {
+      array.dims.push_back(shape.get_int64());
+    } else if (shape.tag() == 4) {
+      if (!read_shape(shape.get_message(), out)) return false;
+    } else {
+      shape.skip();
+    }
+  }
+  if (tuple) return true;
+  if (!type) return false;
+  array.dtype = *type;
+  out.push_back(std::move(array));
+  return true;
+}
+
+bool read_program_shape(protozero::pbf_reader program, Signature& out) {
+  while (program.next()) {
+    if (program.tag() == 1) {
+      const size_t before = out.parameters.size();
+      if (!read_shape(program.get_message(), out.parameters) || out.parameters.size() != before + 1) return false;
+    } else if (program.tag() == 2) {
+      if (!read_shape(program.get_message(), out.results)) return false;
+    } else {
+      program.skip();
+    }
+  }
+  return true;
+}
+
+// Both the alias table (parameter number in field 2) and the donor table (field 1) are lists of entries.
+void read_donations(protozero::pbf_reader table, protozero::pbf_tag_type number_field, std::vector<int64_t>& out) {
+  while (table.next(1)) {
+    protozero::pbf_reader entry = table.get_message();
+    int64_t parameter = 0;  // proto3 leaves a zero out
+    while (entry.next())
+      if (entry.tag() == number_field && entry.wire_type() == protozero::pbf_wire_type::varint)
+        parameter = entry.get_int64();
+      else
+        entry.skip();
+    out.push_back(parameter);
+  }
+}
+
+std::optional<Signature> read_module(protozero::pbf_reader module) {
+  Signature out;
+  std::vector<int64_t> donated;
+  bool found = false;
+  while (module.next()) {
+    switch (module.tag()) {
+      case 4:
+        if (!read_program_shape(module.get_message(), out)) return std::nullopt;
+        found = true;
+        break;
+      case 8: read_donations(module.get_message(), 2, donated); break;
+      case 18: read_donations(module.get_message(), 1, donated); break;
+      default: module.skip();
+    }
+  }
+  if (!found) return std::nullopt;
+  out.donated.assign(out.parameters.size(), false);
+  for (const int64_t p : donated)
+    if (p >= 0 && p < static_cast<int64_t>(out.donated.size())) out.donated[static_cast<size_t>(p)] = true;
+  return out;
+}
+
+}  // namespace
+
+std::optional<Signature> hlo_signature(std::string_view code, std::string_view format) {
+  try {
+    protozero::pbf_reader reader(code.data(), code.size());
+    if (format == "hlo") return read_module(reader);
+    if (format == "hlo_with_config" && reader.next(1)) return read_module(reader.get_message());
+  } catch (const protozero::exception& e) {
+    log::debug("pjrt.signature_unreadable", {{"error", e.what()}});
+  }
+  return std::nullopt;
+}
+
+}  // namespace tpubridge::pjrt

@@ -1,0 +1,59 @@
+#include "tpubridge/pjrt/topology.h"
+
+#include "tpubridge/pjrt/api.h"
+#include "tpubridge/pjrt/plugin.h"
+
+namespace tpubridge::pjrt {
+
+Topology::Topology(std::shared_ptr<Plugin> plugin, const std::string& name, const Values& options)
+    : plugin_(std::move(plugin)) {
+  const auto named = to_named(options);
+  PJRT_TopologyDescription_Create_Args args{};
+  args.topology_name = name.data();
+  args.topology_name_size = name.size();
+  args.create_options = named.data();
+  args.num_options = named.size();
+  call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_Create, args);
+  raw_ = args.topology;
+}
+
+Topology::~Topology() {
+  PJRT_TopologyDescription_Destroy_Args args{};
+  args.topology = raw_;
+  call_noexcept(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_Destroy, args);
+}
+
+std::string Topology::platform_name() const {
+  PJRT_TopologyDescription_PlatformName_Args args{};
+  args.topology = raw_;
+  call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_PlatformName, args);
+  return {args.platform_name, args.platform_name_size};
+}
+
+std::vector<DeviceDescription> Topology::devices() const {
+  PJRT_TopologyDescription_GetDeviceDescriptions_Args args{};
+  args.topology = raw_;
+  call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_GetDeviceDescriptions, args);
+  std::vector<DeviceDescription> out;
+  for (size_t i = 0; i < args.num_descriptions; ++i) out.push_back(describe(plugin_->api(), args.descriptions[i]));
+  return out;
+}
+
+Executable Topology::compile(const Program& program, const CompileOptions& options) const {
+  const std::string serialized = options.serialize();
+  PJRT_Program source{};
+  source.struct_size = sizeof source;
+  source.code = const_cast<char*>(program.code.data());  // the C API has one struct for in and out
+  source.code_size = program.code.size();
+  source.format = program.format.data();
+  source.format_size = program.format.size();
+  PJRT_Compile_Args args{};
+  args.topology = raw_;
+  args.program = &source;
+  args.compile_options = serialized.data();
+  args.compile_options_size = serialized.size();
+  call(plugin_->api(), &PJRT_Api::PJRT_Compile, args);
+  return {plugin_, args.executable};
+}
+
+}  // namespace tpubridge::pjrt
