@@ -1,0 +1,189 @@
+#include "tpubridge/base/env.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/base/text.h"
+
+namespace tpubridge::env {
+namespace {
+
+constexpr std::string_view kPrefix = "TPUBRIDGE_";
+
+// name, type, fallback, allowed, description, stability; sorted by name.
+constexpr std::array kTable = {
+    Variable{"TPUBRIDGE_AOT_CHILD", Type::text, "", "",
+             "path of the program tpubridge-aot, which compiles for a TPU that is not here",
+             Stability::stable},
+    Variable{"TPUBRIDGE_CACHE_DIR", Type::text, "", "",
+             "folder of compiled programs; without it $XDG_CACHE_HOME/tpubridge or ~/.cache/tpubridge",
+             Stability::stable},
+    Variable{"TPUBRIDGE_CPU_DEVICES", Type::integer, "", "1..1024",
+             "number of virtual devices of the CPU plugin (CPU_NUM_DEVICES is honoured too)",
+             Stability::stable},
+    Variable{"TPUBRIDGE_DEPS", Type::text, "", "", "folder of the unpacked dependencies, when building",
+             Stability::stable},
+    Variable{"TPUBRIDGE_LIBTPU", Type::text, "", "", "path of the libtpu.so that compiles offline",
+             Stability::stable},
+    Variable{"TPUBRIDGE_LOG", Type::choice, "warn", "trace|debug|info|warn|error|off",
+             "least severe log record that is written", Stability::stable},
+    Variable{"TPUBRIDGE_PLUGIN", Type::text, "", "", "path or name of the PJRT plugin to use",
+             Stability::stable},
+    Variable{"TPUBRIDGE_TEST_PLUGIN", Type::text, "", "",
+             "path of one more PJRT plugin for the conformance suite", Stability::internal},
+    Variable{"TPUBRIDGE_TORCH_DIR", Type::text, "", "", "folder of the torch to build against",
+             Stability::stable},
+};
+static_assert(std::is_sorted(kTable.begin(), kTable.end(),
+                             [](const Variable& a, const Variable& b) { return a.name < b.name; }));
+
+const Variable* find(std::string_view name) {
+  const auto it = std::ranges::find(kTable, name, &Variable::name);
+  return it == kTable.end() ? nullptr : &*it;
+}
+
+const Variable& registered(std::string_view name, Type type) {
+  const Variable* v = find(name);
+  if (v == nullptr || v->type != type)
+    throw ArgumentError(
+        fmt::format("no environment variable {} of type {} is registered", name, to_string(type)),
+        {{"name", std::string(name)}}, "Add its row to the table in base/env.cc.");
+  return *v;
+}
+
+// The value or the fallback; empty where there is neither.
+std::string value_of(const Variable& v) { return raw(v.name).value_or(std::string(v.fallback)); }
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return out;
+}
+
+[[noreturn]] void refuse(const Variable& v, std::string_view value, const std::string& allowed) {
+  throw TPUConfigurationError(
+      fmt::format("{}={} is not allowed", v.name, quoted(value)),
+      {{"variable", std::string(v.name)}, {"value", std::string(value)}, {"allowed", allowed}},
+      fmt::format("Set {} to one of the allowed values, or unset it.", v.name), Code::invalid_argument);
+}
+
+std::optional<int64_t> to_integer(std::string_view text) {
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+void check_value(const Variable& v, std::string_view value) {
+  if (v.type == Type::flag) (void)parse_flag(v, value);
+  if (v.type == Type::integer) (void)parse_integer(v, value);
+  if (v.type == Type::choice) (void)parse_choice(v, value);
+}
+
+Problem unknown(std::string_view name) {
+  // The common prefix says nothing about which name was meant.
+  std::vector<std::string_view> known;
+  for (const Variable& v : kTable) known.push_back(v.name.substr(kPrefix.size()));
+  const std::string best = std::string(kPrefix).append(nearest(name.substr(kPrefix.size()), known));
+  return {std::string(name), best,
+          fmt::format("{} is not known and has no effect; the nearest known name is {}", name, best)};
+}
+
+}  // namespace
+
+std::string_view to_string(Type type) {
+  static constexpr std::array<std::string_view, 4> names = {"text", "flag", "integer", "choice"};
+  return names[static_cast<size_t>(type)];
+}
+
+std::string_view to_string(Stability stability) {
+  static constexpr std::array<std::string_view, 3> names = {"stable", "experimental", "internal"};
+  return names[static_cast<size_t>(stability)];
+}
+
+std::span<const Variable> all() { return kTable; }
+
+std::optional<std::string> raw(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+bool parse_flag(const Variable& v, std::string_view value) {
+  const std::string low = lower(value);
+  for (const auto yes : {"1", "true", "on", "yes"})
+    if (low == yes) return true;
+  for (const auto no : {"0", "false", "off", "no"})
+    if (low == no) return false;
+  refuse(v, value, "1|true|on|yes or 0|false|off|no");
+}
+
+int64_t parse_integer(const Variable& v, std::string_view value) {
+  const auto dots = v.allowed.find("..");
+  const auto number = to_integer(value);
+  if (!number) refuse(v, value, std::string(v.allowed.empty() ? "a whole number" : v.allowed));
+  if (dots != v.allowed.npos) {
+    const auto low = to_integer(v.allowed.substr(0, dots)), high = to_integer(v.allowed.substr(dots + 2));
+    if ((low && *number < *low) || (high && *number > *high)) refuse(v, value, std::string(v.allowed));
+  }
+  return *number;
+}
+
+std::string parse_choice(const Variable& v, std::string_view value) {
+  const std::string low = lower(value);
+  for (std::string_view rest = v.allowed; !low.empty() && !rest.empty();) {
+    const auto bar = rest.find('|');
+    if (rest.substr(0, bar) == low) return low;
+    rest = bar == rest.npos ? std::string_view() : rest.substr(bar + 1);
+  }
+  refuse(v, value, std::string(v.allowed));
+}
+
+std::string text(std::string_view name) { return value_of(registered(name, Type::text)); }
+
+bool flag(std::string_view name) {
+  const Variable& v = registered(name, Type::flag);
+  const std::string value = value_of(v);
+  return !value.empty() && parse_flag(v, value);
+}
+
+std::optional<int64_t> integer(std::string_view name) {
+  const Variable& v = registered(name, Type::integer);
+  const std::string value = value_of(v);
+  if (value.empty()) return std::nullopt;
+  return parse_integer(v, value);
+}
+
+std::string choice(std::string_view name) {
+  const Variable& v = registered(name, Type::choice);
+  return parse_choice(v, value_of(v));
+}
+
+std::vector<Problem> check_environment() {
+  std::vector<Problem> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view whole = *entry;
+    const std::string_view name = whole.substr(0, whole.find('='));
+    if (!name.starts_with(kPrefix)) continue;
+    const Variable* v = find(name);
+    if (v == nullptr) {
+      out.push_back(unknown(name));
+    } else if (const auto value = raw(name)) {
+      try {
+        check_value(*v, *value);
+      } catch (const TPUConfigurationError& e) {
+        out.push_back({std::string(name), "", e.what()});
+      }
+    }
+  }
+  std::ranges::sort(out, {}, &Problem::name);
+  return out;
+}
+
+}  // namespace tpubridge::env
