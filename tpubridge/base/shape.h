@@ -33,7 +33,7 @@ inline constexpr int kDTypeCount = static_cast<int>(DType::token) + 1;
 
 struct Shape {
   DType dtype = DType::f32;
-  std::vector<int64_t> dims;
+  std::vector<int64_t> dims = {};
 
   [[nodiscard]] int rank() const { return static_cast<int>(dims.size()); }
   [[nodiscard]] int64_t elements() const;  // throws ArgumentError where the product overflows

@@ -39,8 +39,8 @@ enum class HostSemantics {
 
 struct HostArray {
   const void* data = nullptr;
-  Shape shape;
-  std::vector<int64_t> byte_strides;  // empty: dense, row-major
+  Shape shape = {};
+  std::vector<int64_t> byte_strides = {};  // empty: dense, row-major
 };
 
 class Client {

@@ -61,7 +61,7 @@ class Executable {
 };
 
 struct ExecuteOptions {
-  std::span<const int64_t> not_donatable;  // inputs that stay alive although the program would take them
+  std::span<const int64_t> not_donatable = {};  // inputs that stay alive although the program would take them
   int launch_id = 0;                       // the same on all hosts of a multi-host program
   const Device* device = nullptr;          // for portable programs: where to run
   std::vector<Event>* done = nullptr;      // set to the completion of the run, one event a device

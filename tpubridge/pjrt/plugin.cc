@@ -12,7 +12,7 @@
 
 #include "tpubridge/base/log.h"
 #include "tpubridge/pjrt/api.h"
-#include "tpubridge/pjrt/flag_check.h"
+#include "tpubridge/pjrt/load_check.h"
 
 namespace tpubridge::pjrt {
 namespace {
@@ -52,11 +52,13 @@ const PJRT_Api* Plugin::open(const std::string& path) {
   if (stat(path.c_str(), &info) != 0)
     refuse(path, std::strerror(errno), "Give the path of a PJRT plugin (.so); `tpubridge doctor` lists those it finds");
   if (!S_ISREG(info.st_mode)) refuse(path, "not a file", "Give the path of the .so itself");
+  check_library_file(path);
+  check_xla_flags(path);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
     refuse(path, reason ? reason : "unknown reason",
-           "The file may be cut off, for another machine, or miss a library it needs (see `ldd`)");
+           "It may miss a library it needs: see `ldd`");
   }
   using GetApi = const PJRT_Api* (*)();
   const auto get = reinterpret_cast<GetApi>(dlsym(library, "GetPjrtApi"));
@@ -83,7 +85,6 @@ std::shared_ptr<Plugin> Plugin::load(const std::string& path) {
   const std::string key = failed ? path : canonical.string();
   if (const auto found = loaded.find(key); found != loaded.end()) return found->second;
 
-  check_xla_flags(key);
   const PJRT_Api* api = open(key);
   if (has(api, &PJRT_Api::PJRT_Plugin_Initialize)) {
     PJRT_Plugin_Initialize_Args args{};

@@ -1,0 +1,16 @@
+// What loading a plugin could kill the process with is found out before it is loaded. Internal to the folder.
+#pragma once
+
+#include <string>
+
+namespace tpubridge::pjrt {
+
+// The dynamic loader dies of a library that was cut off. Throws PluginError: not an ELF library, for another
+// machine, or shorter than its own header says.
+void check_library_file(const std::string& path);
+
+// An unknown flag in XLA_FLAGS makes XLA abort. Where the variable is set, the plugin is first tried in a
+// forked child. Throws PluginError with what XLA said.
+void check_xla_flags(const std::string& path);
+
+}  // namespace tpubridge::pjrt
