@@ -31,7 +31,7 @@ TEST(Text, JoinAndQuote) {
   EXPECT_EQ(join(words), "a, b, c");
   EXPECT_EQ(join(words, "|"), "a|b|c");
   EXPECT_EQ(join({}), "");
-  EXPECT_EQ(quoted("a \"b\"\\\n\t\x01\x7f"), R"("a \"b\"\\\n\t\x01\x7f")");
+  EXPECT_EQ(quote("a \"b\"\\\n\t\x01\x7f"), R"("a \"b\"\\\n\t\x01\x7f")");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::string lower(std::string_view text) {
 
 [[noreturn]] void refuse(const Variable& v, std::string_view value, const std::string& allowed) {
   throw TPUConfigurationError(
-      fmt::format("{}={} is not allowed", v.name, quoted(value)),
+      fmt::format("{}={} is not allowed", v.name, quote(value)),
       {{"variable", std::string(v.name)}, {"value", std::string(value)}, {"allowed", allowed}},
       fmt::format("Set {} to one of the allowed values, or unset it.", v.name), Code::invalid_argument);
 }

@@ -56,7 +56,7 @@ std::string_view to_string(Level level) { return kNames[static_cast<size_t>(leve
 
 std::string Record::text() const {
   std::string out = event;
-  for (const auto& [key, value] : fields) out += ' ' + key + '=' + (plain(value) ? value : quoted(value));
+  for (const auto& [key, value] : fields) out += ' ' + key + '=' + (plain(value) ? value : quote(value));
   return out;
 }
 

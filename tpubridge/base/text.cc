@@ -37,7 +37,7 @@ std::string join(std::span<const std::string_view> words, std::string_view separ
   return fmt::format("{}", fmt::join(words, separator));
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')

@@ -18,6 +18,6 @@ namespace tpubridge {
 [[nodiscard]] std::string join(std::span<const std::string_view> words, std::string_view separator = ", ");
 
 // The text in double quotes, on one line: quotes, backslashes and control characters escaped.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string quote(std::string_view text);
 
 }  // namespace tpubridge
