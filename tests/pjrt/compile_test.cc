@@ -24,19 +24,23 @@ TEST(Compile, SyntaxErrorNamesLineAndColumn) {
   EXPECT_THAT(compile_error("module {\n  func.func @main( {\n}"), HasSubstr("2:19: error"));
 }
 TEST(Compile, WrongTypesAreRefused) {
-  EXPECT_THAT(compile_error("func.func @main(%a: tensor<2xf32>, %b: tensor<3xf32>) -> tensor<2xf32> {\n"
-                            "  %0 = \"stablehlo.add\"(%a, %b) : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>\n"
-                            "  return %0 : tensor<2xf32>\n}"),
-              HasSubstr("stablehlo.add"));
+  EXPECT_THAT(
+      compile_error("func.func @main(%a: tensor<2xf32>, %b: tensor<3xf32>) -> tensor<2xf32> {\n"
+                    "  %0 = \"stablehlo.add\"(%a, %b) : (tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>\n"
+                    "  return %0 : tensor<2xf32>\n}"),
+      HasSubstr("stablehlo.add"));
 }
 TEST(Compile, NoMainIsRefused) {
   EXPECT_THAT(compile_error("module { func.func @other() { return } }"), HasSubstr("main"));
 }
 TEST(Compile, DynamicShapesAreRefused) {
-  EXPECT_NE(compile_error("func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }"), "compiled");
+  EXPECT_NE(
+      compile_error("func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }"),
+      "compiled");
 }
 TEST(Compile, UnknownOptionIsRefused) {
-  EXPECT_THROW(static_cast<void>(cpu()->compile({kAdd}, {.overrides = {{"xla_no_such_option", true}}})), XLACompilationError);
+  EXPECT_THROW(static_cast<void>(cpu()->compile({kAdd}, {.overrides = {{"xla_no_such_option", true}}})),
+               XLACompilationError);
 }
 TEST(Compile, OptionsThatWouldAbortThePluginAreRefused) {
   EXPECT_THROW(static_cast<void>(cpu()->compile({kAdd}, {.num_replicas = 0})), ArgumentError);
@@ -45,7 +49,8 @@ TEST(Compile, OptionsThatWouldAbortThePluginAreRefused) {
 }
 TEST(Compile, OverridesAndLevelsAreTaken) {
   for (const int level : {0, 1, 2, 3}) {
-    const auto program = cpu()->compile({kAdd}, {.optimization_level = level, .overrides = {{"xla_cpu_enable_fast_math", false}}});
+    const auto program = cpu()->compile(
+        {kAdd}, {.optimization_level = level, .overrides = {{"xla_cpu_enable_fast_math", false}}});
     EXPECT_EQ(program.info().num_replicas(), 1);
   }
 }
@@ -84,7 +89,8 @@ TEST(Compile, SerialisedProgramRunsAgain) {
 TEST(Compile, CorruptSerialisedProgramIsRefused) {
   std::string bytes = cpu()->compile({kAdd}).info().serialize();
   EXPECT_THROW(static_cast<void>(cpu()->load("not an executable")), TPUBackendError);
-  EXPECT_THROW(static_cast<void>(cpu()->load(std::string_view(bytes).substr(0, bytes.size() / 2))), TPUBackendError);
+  EXPECT_THROW(static_cast<void>(cpu()->load(std::string_view(bytes).substr(0, bytes.size() / 2))),
+               TPUBackendError);
 }
 
 TEST(Compile, TopologyIsATypedRefusalWhereThePluginHasNone) {

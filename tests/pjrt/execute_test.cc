@@ -68,7 +68,8 @@ TEST_F(Execute, DonatedInputIsDeletedAndItsMemoryReused) {
   EXPECT_FALSE(b.deleted());
   EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(program.execute(args)); }),
               HasSubstr("argument 0 was deleted or donated"));
-  EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(a.to_vector<float>()); }), HasSubstr("donated"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(a.to_vector<float>()); }),
+              HasSubstr("donated"));
 }
 
 TEST_F(Execute, NotDonatableKeepsTheInput) {
@@ -186,7 +187,8 @@ TEST_F(Execute, AllReduceOverFourDevices) {
   std::vector<Buffer> inputs;
   std::vector<std::vector<const Buffer*>> lists;
   for (int i = 0; i < 4; ++i)
-    inputs.push_back(cpu()->to_device(std::vector<float>{float(i), 10.f * float(i)}, {DType::f32, {2}}, *program.devices()[size_t(i)]));
+    inputs.push_back(cpu()->to_device(std::vector<float>{float(i), 10.f * float(i)}, {DType::f32, {2}},
+                                      *program.devices()[size_t(i)]));
   for (const Buffer& b : inputs) lists.push_back({&b});
   const auto out = program.execute_all(lists);
   ASSERT_EQ(out.size(), 4u);
@@ -195,7 +197,8 @@ TEST_F(Execute, AllReduceOverFourDevices) {
   lists.pop_back();
   EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(program.execute_all(lists)); }),
               HasSubstr("runs on 4 devices of this process, arguments for 3 were given"));
-  EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(program.execute(lists[0])); }), HasSubstr("execute_all"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { static_cast<void>(program.execute(lists[0])); }),
+              HasSubstr("execute_all"));
 }
 
 TEST_F(Execute, EightThreadsCompileAndExecute) {
@@ -205,7 +208,8 @@ TEST_F(Execute, EightThreadsCompileAndExecute) {
     threads.emplace_back([&, t] {
       const auto program = cpu()->compile({kAdd});
       for (int i = 0; i < 50; ++i) {
-        const Buffer a = vector(std::vector<float>(6, float(t)), {2, 3}), b = vector(std::vector<float>(6, float(i)), {2, 3});
+        const Buffer a = vector(std::vector<float>(6, float(t)), {2, 3}),
+                     b = vector(std::vector<float>(6, float(i)), {2, 3});
         const Buffer* args[] = {&a, &b};
         const auto out = program.execute(args);
         if (out[0].to_vector<float>() == std::vector<float>(6, float(t + i))) ++good;

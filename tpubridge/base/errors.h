@@ -14,9 +14,23 @@ namespace tpubridge {
 
 // The status codes of PJRT (and absl); `ok` where an error has none.
 enum class Code {
-  ok = 0, cancelled, unknown, invalid_argument, deadline_exceeded, not_found, already_exists, permission_denied,
-  resource_exhausted, failed_precondition, aborted, out_of_range, unimplemented, internal, unavailable,
-  data_loss, unauthenticated,
+  ok = 0,
+  cancelled,
+  unknown,
+  invalid_argument,
+  deadline_exceeded,
+  not_found,
+  already_exists,
+  permission_denied,
+  resource_exhausted,
+  failed_precondition,
+  aborted,
+  out_of_range,
+  unimplemented,
+  internal,
+  unavailable,
+  data_loss,
+  unauthenticated,
 };
 [[nodiscard]] std::string_view to_string(Code code);
 
@@ -30,7 +44,9 @@ class Error : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
   [[nodiscard]] const std::string& message() const { return message_; }
   [[nodiscard]] const Details& details() const { return details_; }
-  [[nodiscard]] const std::string& hint() const { return hint_; }  // what to do next, empty where nothing helps
+  [[nodiscard]] const std::string& hint() const {
+    return hint_;
+  }  // what to do next, empty where nothing helps
   [[nodiscard]] Code code() const { return code_; }
   [[nodiscard]] std::string detail(std::string_view key) const;  // empty where absent
   [[nodiscard]] std::string type_name() const;                   // the class, without namespace
@@ -47,14 +63,14 @@ class Error : public std::exception {
 };
 
 // Declares a class of the hierarchy: its constructor is Error's.
-#define TPUBRIDGE_ERROR(Name, ...)                                                                   \
-  class Name : __VA_ARGS__ {                                                                         \
-   public:                                                                                           \
+#define TPUBRIDGE_ERROR(Name, ...)                                                                        \
+  class Name : __VA_ARGS__ {                                                                              \
+   public:                                                                                                \
     explicit Name(std::string message, Details details = {}, std::string hint = {}, Code code = Code::ok) \
-        : Error(std::move(message), std::move(details), std::move(hint), code) {}                    \
-                                                                                                     \
-   protected:                                                                                        \
-    Name() = default;                                                                                \
+        : Error(std::move(message), std::move(details), std::move(hint), code) {}                         \
+                                                                                                          \
+   protected:                                                                                             \
+    Name() = default;                                                                                     \
   }
 
 TPUBRIDGE_ERROR(ArgumentError, public virtual Error);  // a caller passed something that cannot be used
@@ -68,7 +84,7 @@ TPUBRIDGE_ERROR(OutOfMemoryError, public virtual Error);
 
 TPUBRIDGE_ERROR(BackendError, public virtual Error);
 TPUBRIDGE_ERROR(TPUBackendError, public virtual BackendError);
-TPUBRIDGE_ERROR(PluginError, public virtual TPUBackendError);       // a plugin cannot be found, loaded or used
+TPUBRIDGE_ERROR(PluginError, public virtual TPUBackendError);  // a plugin cannot be found, loaded or used
 TPUBRIDGE_ERROR(UnsupportedError, public virtual TPUBackendError);  // this plugin has no such function
 TPUBRIDGE_ERROR(PjrtError, public virtual TPUBackendError);         // any other error that a plugin returned
 TPUBRIDGE_ERROR(XLACompilationError, public virtual CompilationError, public virtual TPUBackendError);

@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "tpubridge/base/log.h"
+#include "tpubridge/pjrt/handle.h"
 
 namespace tpubridge::pjrt {
 namespace {
@@ -24,12 +25,17 @@ std::string xla_code(std::string_view message) {
 
 std::string hint_for(Code code, bool compiling) {
   switch (code) {
-    case Code::resource_exhausted: return "Use a smaller batch, lower precision or more devices, or free tensors first";
-    case Code::unimplemented: return "This plugin cannot do it; `tpubridge doctor` lists what it can";
+    case Code::resource_exhausted:
+      return "Use a smaller batch, lower precision or more devices, or free tensors first";
+    case Code::unimplemented:
+      return "This plugin cannot do it; `tpubridge doctor` lists what it can";
     case Code::unavailable:
-    case Code::aborted: return "The device may be lost: create a new client and restore from a checkpoint";
-    case Code::invalid_argument: return compiling ? "Check the program's types and the compile options" : "";
-    default: return {};
+    case Code::aborted:
+      return "The device may be lost: create a new client and restore from a checkpoint";
+    case Code::invalid_argument:
+      return compiling ? "Check the program's types and the compile options" : "";
+    default:
+      return {};
   }
 }
 
@@ -103,19 +109,11 @@ std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::str
 }
 
 void throw_missing(const PJRT_Api* api, std::string_view function) {
-  throw UnsupportedError(
-      fmt::format("this plugin has no {}", function),
-      {{"plugin_api", fmt::format("{}.{}", api->pjrt_api_version.major_version, api->pjrt_api_version.minor_version)},
-       {"built_against", fmt::format("{}.{}", PJRT_API_MAJOR, PJRT_API_MINOR)}},
-      "Use a newer plugin", Code::unimplemented);
-}
-
-void log_and_drop(const PJRT_Api* api, PJRT_Error* error, std::string_view where) noexcept {
-  try {
-    std::rethrow_exception(to_exception(api, error, where));
-  } catch (const std::exception& e) {
-    log::warn("pjrt.cleanup_failed", {{"function", std::string(where)}, {"error", e.what()}});
-  }
+  throw UnsupportedError(fmt::format("this plugin has no {}", function),
+                         {{"plugin_api", fmt::format("{}.{}", api->pjrt_api_version.major_version,
+                                                     api->pjrt_api_version.minor_version)},
+                          {"built_against", fmt::format("{}.{}", PJRT_API_MAJOR, PJRT_API_MINOR)}},
+                         "Use a newer plugin", Code::unimplemented);
 }
 
 PJRT_Buffer_Type to_pjrt(DType t) {
@@ -127,8 +125,10 @@ PJRT_Buffer_Type to_pjrt(DType t) {
 DType from_pjrt(PJRT_Buffer_Type t) {
   for (const auto& [theirs, ours] : kTypes)
     if (theirs == t) return ours;
-  throw UnsupportedError(fmt::format("the plugin uses element type number {}, which this version does not know", static_cast<int>(t)),
-                         {}, "Update tpubridge", Code::unimplemented);
+  throw UnsupportedError(
+      fmt::format("the plugin uses element type number {}, which this version does not know",
+                  static_cast<int>(t)),
+      {}, "Update tpubridge", Code::unimplemented);
 }
 
 Values from_named(const PJRT_NamedValue* values, size_t n) {
@@ -137,11 +137,21 @@ Values from_named(const PJRT_NamedValue* values, size_t n) {
     const auto& v = values[i];
     Value& to = out[std::string(v.name, v.name_size)];
     switch (v.type) {
-      case PJRT_NamedValue_kString: to = std::string(v.string_value, v.value_size); break;
-      case PJRT_NamedValue_kInt64: to = v.int64_value; break;
-      case PJRT_NamedValue_kInt64List: to = std::vector<int64_t>(v.int64_array_value, v.int64_array_value + v.value_size); break;
-      case PJRT_NamedValue_kFloat: to = v.float_value; break;
-      case PJRT_NamedValue_kBool: to = v.bool_value; break;
+      case PJRT_NamedValue_kString:
+        to = std::string(v.string_value, v.value_size);
+        break;
+      case PJRT_NamedValue_kInt64:
+        to = v.int64_value;
+        break;
+      case PJRT_NamedValue_kInt64List:
+        to = std::vector<int64_t>(v.int64_array_value, v.int64_array_value + v.value_size);
+        break;
+      case PJRT_NamedValue_kFloat:
+        to = v.float_value;
+        break;
+      case PJRT_NamedValue_kBool:
+        to = v.bool_value;
+        break;
     }
   }
   return out;
@@ -158,11 +168,20 @@ std::vector<PJRT_NamedValue> to_named(const Values& values) {
     v.type = static_cast<PJRT_NamedValue_Type>(value.index());  // the variant has the order of the C enum
     v.value_size = 1;
     switch (value.index()) {
-      case 0: v.string_value = std::get<0>(value).data(), v.value_size = std::get<0>(value).size(); break;
-      case 1: v.int64_value = std::get<1>(value); break;
-      case 2: v.int64_array_value = std::get<2>(value).data(), v.value_size = std::get<2>(value).size(); break;
-      case 3: v.float_value = std::get<3>(value); break;
-      default: v.bool_value = std::get<4>(value);
+      case 0:
+        v.string_value = std::get<0>(value).data(), v.value_size = std::get<0>(value).size();
+        break;
+      case 1:
+        v.int64_value = std::get<1>(value);
+        break;
+      case 2:
+        v.int64_array_value = std::get<2>(value).data(), v.value_size = std::get<2>(value).size();
+        break;
+      case 3:
+        v.float_value = std::get<3>(value);
+        break;
+      default:
+        v.bool_value = std::get<4>(value);
     }
   }
   return out;
@@ -170,6 +189,29 @@ std::vector<PJRT_NamedValue> to_named(const Values& values) {
 
 std::string to_string(const Value& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+template <class Args, class T>
+void destroy_by(const PJRT_Api* api, T* raw, PJRT_Error* (*PJRT_Api::*member)(Args*)) noexcept {
+  try {
+    ask(api, raw, member);
+  } catch (const std::exception& e) {
+    log::warn("pjrt.cleanup_failed", {{"function", std::string(function_name<Args>())}, {"error", e.what()}});
+  }
+}
+
+using Api = const PJRT_Api*;
+void destroy(Api api, PJRT_Buffer* raw) noexcept { destroy_by(api, raw, &PJRT_Api::PJRT_Buffer_Destroy); }
+void destroy(Api api, PJRT_Client* raw) noexcept { destroy_by(api, raw, &PJRT_Api::PJRT_Client_Destroy); }
+void destroy(Api api, PJRT_Event* raw) noexcept { destroy_by(api, raw, &PJRT_Api::PJRT_Event_Destroy); }
+void destroy(Api api, PJRT_Executable* raw) noexcept {
+  destroy_by(api, raw, &PJRT_Api::PJRT_Executable_Destroy);
+}
+void destroy(Api api, PJRT_LoadedExecutable* raw) noexcept {
+  destroy_by(api, raw, &PJRT_Api::PJRT_LoadedExecutable_Destroy);
+}
+void destroy(Api api, PJRT_TopologyDescription* raw) noexcept {
+  destroy_by(api, raw, &PJRT_Api::PJRT_TopologyDescription_Destroy);
 }
 
 }  // namespace tpubridge::pjrt

@@ -10,12 +10,12 @@
 #include "pjrt_c_api.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/shape.h"
+#include "tpubridge/pjrt/handle.h"
 #include "tpubridge/pjrt/value.h"
 
 namespace tpubridge::pjrt {
 
-// A PJRT error becomes an exception of base/errors.h and is destroyed. `where` is the C function, `subject`
-// what it worked on (a plugin, a device, a program).
+// A PJRT error becomes an exception of base/errors.h and is destroyed. `where` is the C function.
 [[nodiscard]] std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::string_view where);
 [[noreturn]] void throw_missing(const PJRT_Api* api, std::string_view function);
 
@@ -39,7 +39,8 @@ bool has(const PJRT_Api* api, Fn* PJRT_Api::*member) {
 // Calls a function and returns its error, for the caller to look at.
 template <class Args>
 [[nodiscard]] PJRT_Error* try_call(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& args) {
-  if (!has(api, member)) [[unlikely]] throw_missing(api, function_name<Args>());
+  if (!has(api, member)) [[unlikely]]
+    throw_missing(api, function_name<Args>());
   args.struct_size = sizeof(Args);
   return (api->*member)(&args);
 }
@@ -51,13 +52,19 @@ void call(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& ar
     std::rethrow_exception(to_exception(api, error, function_name<Args>()));
 }
 
-// For destructors: an error has nobody to go to, so it is logged.
-void log_and_drop(const PJRT_Api* api, PJRT_Error* error, std::string_view where) noexcept;
-template <class Args>
-void call_noexcept(const PJRT_Api* api, PJRT_Error* (*PJRT_Api::*member)(Args*), Args& args) noexcept {
-  if (!has(api, member)) return;
-  args.struct_size = sizeof(Args);
-  if (PJRT_Error* error = (api->*member)(&args)) log_and_drop(api, error, function_name<Args>());
+// Asks an object a question: in the arguments of every such function the object stands third.
+template <class Args, class T>
+Args ask(const PJRT_Api* api, T* object, PJRT_Error* (*PJRT_Api::*member)(Args*)) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+  Args args{sizeof(Args), nullptr, object};
+#pragma GCC diagnostic pop
+  call(api, member, args);
+  return args;
+}
+template <class Args, class T>
+Args ask(const Handle<T>& object, PJRT_Error* (*PJRT_Api::*member)(Args*)) {
+  return ask(object.api(), object.get(), member);
 }
 
 [[nodiscard]] PJRT_Buffer_Type to_pjrt(DType t);

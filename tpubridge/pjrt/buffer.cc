@@ -6,53 +6,26 @@
 
 namespace tpubridge::pjrt {
 
-Buffer::Buffer(Buffer&& other) noexcept
-    : core_(std::move(other.core_)),
-      raw_(std::exchange(other.raw_, nullptr)),
-      shape_(other.shape_),
-      device_(other.device_) {}
+Buffer::Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, std::shared_ptr<const Shape> shape,
+               const Device* device)
+    : core_(std::move(core)), raw_(core_->api, raw), shape_(std::move(shape)), device_(device) {}
 
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(core_, other.core_);
-  std::swap(raw_, other.raw_);
-  std::swap(shape_, other.shape_);
-  std::swap(device_, other.device_);
-  return *this;
-}
-
-Buffer::~Buffer() {
-  if (!raw_) return;
-  PJRT_Buffer_Destroy_Args args{};
-  args.buffer = raw_;
-  call_noexcept(core_->api, &PJRT_Api::PJRT_Buffer_Destroy, args);
-}
-
-bool Buffer::deleted() const {
-  if (!raw_) return true;
-  PJRT_Buffer_IsDeleted_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_IsDeleted, args);
-  return args.is_deleted;
-}
+bool Buffer::deleted() const { return !raw_ || ask(raw_, &PJRT_Api::PJRT_Buffer_IsDeleted).is_deleted; }
 
 void Buffer::require_alive(const char* what) const {
   if (deleted())
-    throw ArgumentError(fmt::format("cannot {} a buffer {} that was deleted or donated to a program", what, shape_->str()),
+    throw ArgumentError(fmt::format("cannot {} a buffer {} that was deleted or donated to a program", what,
+                                    shape_ ? shape_->str() : "(moved away)"),
                         {}, "Use the program's output in its place, or mark the input as not donatable");
 }
 
 void Buffer::erase() {
-  if (!raw_) return;
-  PJRT_Buffer_Delete_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_Delete, args);
+  if (raw_) ask(raw_, &PJRT_Api::PJRT_Buffer_Delete);
 }
 
 std::string Buffer::memory_kind() const {
   require_alive("ask the memory of");
-  PJRT_Buffer_Memory_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_Memory, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Buffer_Memory);
   for (const auto& m : core_->memories)
     if (m->raw == args.memory) return m->kind;
   return {};
@@ -60,16 +33,15 @@ std::string Buffer::memory_kind() const {
 
 int64_t Buffer::device_bytes() const {
   require_alive("measure");
-  PJRT_Buffer_OnDeviceSizeInBytes_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_OnDeviceSizeInBytes, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Buffer_OnDeviceSizeInBytes);
   return static_cast<int64_t>(args.on_device_size_in_bytes);
 }
 
 Event Buffer::to_host_async(void* to, size_t bytes) const {
   require_alive("read");
   if (bytes != static_cast<size_t>(shape_->bytes()))
-    throw ArgumentError(fmt::format("reading {} needs {} bytes of host memory, not {}", shape_->str(), shape_->bytes(), bytes));
+    throw ArgumentError(fmt::format("reading {} needs {} bytes of host memory, not {}", shape_->str(),
+                                    shape_->bytes(), bytes));
   // Without a layout the copy would keep the device's own order of dimensions.
   std::vector<int64_t> order(shape_->dims.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
@@ -80,7 +52,7 @@ Event Buffer::to_host_async(void* to, size_t bytes) const {
   layout.tiled.minor_to_major = order.data();
   layout.tiled.minor_to_major_size = order.size();
   PJRT_Buffer_ToHostBuffer_Args args{};
-  args.src = raw_;
+  args.src = raw_.get();
   args.host_layout = &layout;
   args.dst = to;
   args.dst_size = bytes;
@@ -92,9 +64,7 @@ void Buffer::to_host(void* to, size_t bytes) const { to_host_async(to, bytes).wa
 
 Event Buffer::ready() const {
   require_alive("wait for");
-  PJRT_Buffer_ReadyEvent_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_ReadyEvent, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent);
   return {core_, args.event};
 }
 
@@ -102,10 +72,11 @@ Buffer Buffer::copy_to(const Device& device) const {
   require_alive("copy");
   const Device* target = core_->find(device.raw());
   if (!target || !target->addressable())
-    throw ArgumentError(fmt::format("cannot copy to device {}: it is not a device of this process", device.id()));
+    throw ArgumentError(
+        fmt::format("cannot copy to device {}: it is not a device of this process", device.id()));
   if (target == device_ && !device_->memories().empty()) return copy_to(*device_->memories().front());
   PJRT_Buffer_CopyToDevice_Args args{};
-  args.buffer = raw_;
+  args.buffer = raw_.get();
   args.dst_device = device.raw();
   call(core_->api, &PJRT_Api::PJRT_Buffer_CopyToDevice, args);
   return {core_, args.dst_buffer, shape_, target};
@@ -114,7 +85,7 @@ Buffer Buffer::copy_to(const Device& device) const {
 Buffer Buffer::copy_to(const Memory& memory) const {
   require_alive("copy");
   PJRT_Buffer_CopyToMemory_Args args{};
-  args.buffer = raw_;
+  args.buffer = raw_.get();
   args.dst_memory = memory.raw;
   call(core_->api, &PJRT_Api::PJRT_Buffer_CopyToMemory, args);
   PJRT_Buffer_Device_Args where{};
@@ -127,10 +98,7 @@ Buffer Buffer::copy_to(const Memory& memory) const {
 
 uintptr_t Buffer::unsafe_pointer() const {
   require_alive("point into");
-  PJRT_Buffer_UnsafePointer_Args args{};
-  args.buffer = raw_;
-  call(core_->api, &PJRT_Api::PJRT_Buffer_UnsafePointer, args);
-  return args.buffer_pointer;
+  return ask(raw_, &PJRT_Api::PJRT_Buffer_UnsafePointer).buffer_pointer;
 }
 
 }  // namespace tpubridge::pjrt

@@ -11,8 +11,6 @@
 #include "tpubridge/base/shape.h"
 #include "tpubridge/pjrt/event.h"
 
-struct PJRT_Buffer;
-
 namespace tpubridge::pjrt {
 
 class Device;
@@ -24,11 +22,7 @@ struct Memory;
 class Buffer {
  public:
   Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, std::shared_ptr<const Shape> shape,
-         const Device* device)
-      : core_(std::move(core)), raw_(raw), shape_(std::move(shape)), device_(device) {}
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
+         const Device* device);
 
   [[nodiscard]] const Shape& shape() const { return *shape_; }
   [[nodiscard]] const Device& device() const { return *device_; }
@@ -47,20 +41,21 @@ class Buffer {
     return out;
   }
 
-  [[nodiscard]] Event ready() const;  // when the value is there; carries the error of the program that made it
+  [[nodiscard]] Event ready()
+      const;  // when the value is there; carries the error of the program that made it
   void wait() const { ready().wait(); }
 
   [[nodiscard]] Buffer copy_to(const Device& device) const;
   [[nodiscard]] Buffer copy_to(const Memory& memory) const;
   [[nodiscard]] uintptr_t unsafe_pointer() const;  // valid while the buffer lives; wait() before reading it
 
-  [[nodiscard]] PJRT_Buffer* raw() const { return raw_; }
+  [[nodiscard]] PJRT_Buffer* raw() const { return raw_.get(); }
 
  private:
   friend class LoadedExecutable;
   void require_alive(const char* what) const;
   std::shared_ptr<const ClientCore> core_;
-  PJRT_Buffer* raw_ = nullptr;
+  Handle<PJRT_Buffer> raw_;
   std::shared_ptr<const Shape> shape_;
   const Device* device_ = nullptr;
 };

@@ -10,11 +10,18 @@ namespace tpubridge::pjrt {
 namespace {
 
 // Options whose type a plugin checks by aborting: index into the variant Value.
-constexpr std::pair<std::string_view, size_t> kOptionTypes[] = {
-    {"cpu_device_count", 1}, {"node_id", 1},       {"num_nodes", 1}, {"visible_devices", 2},
-    {"memory_fraction", 3},  {"preallocate", 4},   {"allocator", 0}, {"platform_name", 0},
-    {"max_inflight_computations", 1}, {"collective_memory_size", 1}};
-constexpr std::string_view kTypeNames[] = {"text", "a whole number", "a list of whole numbers", "a float", "true or false"};
+constexpr std::pair<std::string_view, size_t> kOptionTypes[] = {{"cpu_device_count", 1},
+                                                                {"node_id", 1},
+                                                                {"num_nodes", 1},
+                                                                {"visible_devices", 2},
+                                                                {"memory_fraction", 3},
+                                                                {"preallocate", 4},
+                                                                {"allocator", 0},
+                                                                {"platform_name", 0},
+                                                                {"max_inflight_computations", 1},
+                                                                {"collective_memory_size", 1}};
+constexpr std::string_view kTypeNames[] = {"text", "a whole number", "a list of whole numbers", "a float",
+                                           "true or false"};
 
 void check_options(const Values& options) {
   for (const auto& [name, type] : kOptionTypes) {
@@ -23,19 +30,14 @@ void check_options(const Values& options) {
     if (found->second.index() != type)
       throw ArgumentError(fmt::format("the client option '{}' takes {}, not {}", name, kTypeNames[type],
                                       kTypeNames[found->second.index()]));
-    if (name == "cpu_device_count" && (std::get<int64_t>(found->second) < 1 || std::get<int64_t>(found->second) > 1024))
-      throw ArgumentError(fmt::format("cpu_device_count is 1 to 1024, not {}", std::get<int64_t>(found->second)));
+    if (name == "cpu_device_count" &&
+        (std::get<int64_t>(found->second) < 1 || std::get<int64_t>(found->second) > 1024))
+      throw ArgumentError(
+          fmt::format("cpu_device_count is 1 to 1024, not {}", std::get<int64_t>(found->second)));
   }
 }
 
 }  // namespace
-
-ClientCore::~ClientCore() {
-  if (!client) return;
-  PJRT_Client_Destroy_Args args{};
-  args.client = client;
-  call_noexcept(api, &PJRT_Api::PJRT_Client_Destroy, args);
-}
 
 const Device* ClientCore::find(const PJRT_Device* raw) const {
   for (const auto& d : devices)
@@ -53,47 +55,34 @@ std::shared_ptr<Client> Client::create(std::shared_ptr<Plugin> plugin, const Val
   args.num_options = named.size();
   if (core->store) attach(*core->store, args);
   call(core->api, &PJRT_Api::PJRT_Client_Create, args);
-  core->client = args.client;
+  core->client = {core->api, args.client};
   read_devices(*core);
   return std::shared_ptr<Client>(new Client(std::move(core)));
 }
 
 void Client::read_devices(ClientCore& core) {
-  PJRT_Client_Devices_Args all{};
-  all.client = core.client;
-  call(core.api, &PJRT_Api::PJRT_Client_Devices, all);
-  PJRT_Client_AddressableDevices_Args ours{};
-  ours.client = core.client;
-  call(core.api, &PJRT_Api::PJRT_Client_AddressableDevices, ours);
+  const auto all = ask(core.client, &PJRT_Api::PJRT_Client_Devices);
+  const auto ours = ask(core.client, &PJRT_Api::PJRT_Client_AddressableDevices);
   core.devices.resize(all.num_devices);
   for (size_t i = 0; i < all.num_devices; ++i) {
     Device& device = core.devices[i];
     device.api_ = core.api;
     device.raw_ = all.devices[i];
-    PJRT_Device_GetDescription_Args args{};
-    args.device = device.raw_;
-    call(core.api, &PJRT_Api::PJRT_Device_GetDescription, args);
+    const auto args = ask(core.api, device.raw_, &PJRT_Api::PJRT_Device_GetDescription);
     device.info_ = describe(core.api, args.device_description);
   }
   for (size_t i = 0; i < ours.num_addressable_devices; ++i) {
     auto& device = const_cast<Device&>(*core.find(ours.addressable_devices[i]));
     device.addressable_ = true;
     core.addressable.push_back(&device);
-    PJRT_Device_LocalHardwareId_Args hardware{};
-    hardware.device = device.raw_;
-    call(core.api, &PJRT_Api::PJRT_Device_LocalHardwareId, hardware);
+    const auto hardware = ask(core.api, device.raw_, &PJRT_Api::PJRT_Device_LocalHardwareId);
     device.local_hardware_id_ = hardware.local_hardware_id;
-    PJRT_Device_AddressableMemories_Args memories{};
-    memories.device = device.raw_;
-    call(core.api, &PJRT_Api::PJRT_Device_AddressableMemories, memories);
+    const auto memories = ask(core.api, device.raw_, &PJRT_Api::PJRT_Device_AddressableMemories);
     for (size_t m = 0; m < memories.num_memories; ++m) {
-      PJRT_Memory_Id_Args id{};
-      id.memory = memories.memories[m];
-      call(core.api, &PJRT_Api::PJRT_Memory_Id, id);
-      PJRT_Memory_Kind_Args kind{};
-      kind.memory = memories.memories[m];
-      call(core.api, &PJRT_Api::PJRT_Memory_Kind, kind);
-      core.memories.push_back(std::make_unique<Memory>(Memory{id.id, {kind.kind, kind.kind_size}, memories.memories[m]}));
+      const auto id = ask(core.api, memories.memories[m], &PJRT_Api::PJRT_Memory_Id);
+      const auto kind = ask(core.api, memories.memories[m], &PJRT_Api::PJRT_Memory_Kind);
+      core.memories.push_back(
+          std::make_unique<Memory>(Memory{id.id, {kind.kind, kind.kind_size}, memories.memories[m]}));
       device.memories_.push_back(core.memories.back().get());
     }
   }
@@ -104,24 +93,17 @@ std::span<const Device> Client::devices() const { return core_->devices; }
 std::span<const Device* const> Client::addressable_devices() const { return core_->addressable; }
 
 std::string Client::platform_name() const {
-  PJRT_Client_PlatformName_Args args{};
-  args.client = core_->client;
-  call(core_->api, &PJRT_Api::PJRT_Client_PlatformName, args);
+  const auto args = ask(core_->client, &PJRT_Api::PJRT_Client_PlatformName);
   return {args.platform_name, args.platform_name_size};
 }
 
 std::string Client::platform_version() const {
-  PJRT_Client_PlatformVersion_Args args{};
-  args.client = core_->client;
-  call(core_->api, &PJRT_Api::PJRT_Client_PlatformVersion, args);
+  const auto args = ask(core_->client, &PJRT_Api::PJRT_Client_PlatformVersion);
   return {args.platform_version, args.platform_version_size};
 }
 
 int Client::process_index() const {
-  PJRT_Client_ProcessIndex_Args args{};
-  args.client = core_->client;
-  call(core_->api, &PJRT_Api::PJRT_Client_ProcessIndex, args);
-  return args.process_index;
+  return ask(core_->client, &PJRT_Api::PJRT_Client_ProcessIndex).process_index;
 }
 
 const Device& Client::device(int id) const {
@@ -136,7 +118,7 @@ const Device& Client::device(int id) const {
 std::vector<int> Client::default_device_assignment(int replicas, int partitions) const {
   std::vector<int> out(static_cast<size_t>(replicas) * static_cast<size_t>(partitions));
   PJRT_Client_DefaultDeviceAssignment_Args args{};
-  args.client = core_->client;
+  args.client = core_->client.get();
   args.num_replicas = replicas;
   args.num_partitions = partitions;
   args.default_assignment = out.data();
@@ -145,7 +127,8 @@ std::vector<int> Client::default_device_assignment(int replicas, int partitions)
   return out;
 }
 
-LoadedExecutable Client::compile(const Program& program, const CompileOptions& options, std::optional<Signature> signature) const {
+LoadedExecutable Client::compile(const Program& program, const CompileOptions& options,
+                                 std::optional<Signature> signature) const {
   const std::string serialized = options.serialize();
   PJRT_Program source{};
   source.struct_size = sizeof source;
@@ -154,7 +137,7 @@ LoadedExecutable Client::compile(const Program& program, const CompileOptions& o
   source.format = program.format.data();
   source.format_size = program.format.size();
   PJRT_Client_Compile_Args args{};
-  args.client = core_->client;
+  args.client = core_->client.get();
   args.program = &source;
   args.compile_options = serialized.data();
   args.compile_options_size = serialized.size();
@@ -164,7 +147,7 @@ LoadedExecutable Client::compile(const Program& program, const CompileOptions& o
 
 LoadedExecutable Client::load(std::string_view serialized, std::optional<Signature> signature) const {
   PJRT_Executable_DeserializeAndLoad_Args args{};
-  args.client = core_->client;
+  args.client = core_->client.get();
   args.serialized_executable = serialized.data();
   args.serialized_executable_size = serialized.size();
   call(core_->api, &PJRT_Api::PJRT_Executable_DeserializeAndLoad, args);
@@ -180,14 +163,16 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
                          std::shared_ptr<const void> keep, const Memory* memory) const {
   const auto& dims = array.shape.dims;
   if (array.shape.dtype == DType::token) throw ArgumentError("a token is not data");
-  if (!array.data && array.shape.bytes() > 0) throw ArgumentError("the host data for " + array.shape.str() + " is null");
+  if (!array.data && array.shape.bytes() > 0)
+    throw ArgumentError("the host data for " + array.shape.str() + " is null");
   if (!array.byte_strides.empty() && array.byte_strides.size() != dims.size())
-    throw ArgumentError(fmt::format("{} has {} dimensions but {} strides", array.shape.str(), dims.size(), array.byte_strides.size()));
+    throw ArgumentError(fmt::format("{} has {} dimensions but {} strides", array.shape.str(), dims.size(),
+                                    array.byte_strides.size()));
   const Device* target = core_->find(device.raw());
   if (!target || !target->addressable())
     throw ArgumentError(fmt::format("device {} is not a device of this client and process", device.id()));
   PJRT_Client_BufferFromHostBuffer_Args args{};
-  args.client = core_->client;
+  args.client = core_->client.get();
   args.data = array.data;
   args.type = to_pjrt(array.shape.dtype);
   args.dims = dims.data();

@@ -24,17 +24,18 @@ namespace tpubridge::pjrt {
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
-  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;  // throws at the deadline
+  virtual std::string get(const std::string& key,
+                          std::chrono::milliseconds timeout) = 0;  // throws at the deadline
   virtual std::optional<std::string> try_get(const std::string& key) = 0;
   virtual void put(const std::string& key, const std::string& value) = 0;
 };
 
 // How long the plugin may look at the host memory it was given.
 enum class HostSemantics {
-  copy,                     // only during the call
-  until_transfer_completes, // until the data is on the device
-  zero_copy,                // as long as the buffer lives, read only (aliased where aligned to 64 bytes)
-  mutable_zero_copy,        // the same, and a program that takes the buffer by donation writes into it
+  copy,                      // only during the call
+  until_transfer_completes,  // until the data is on the device
+  zero_copy,                 // as long as the buffer lives, read only (aliased where aligned to 64 bytes)
+  mutable_zero_copy,         // the same, and a program that takes the buffer by donation writes into it
 };
 
 struct HostArray {
@@ -47,7 +48,8 @@ class Client {
  public:
   // Options are the plugin's own (`cpu_device_count`, `memory_fraction`, …); a known option of the wrong type
   // is refused here, since the plugin would abort.
-  [[nodiscard]] static std::shared_ptr<Client> create(std::shared_ptr<Plugin> plugin, const Values& options = {},
+  [[nodiscard]] static std::shared_ptr<Client> create(std::shared_ptr<Plugin> plugin,
+                                                      const Values& options = {},
                                                       std::shared_ptr<KeyValueStore> store = nullptr);
 
   [[nodiscard]] const Plugin& plugin() const;
@@ -56,7 +58,7 @@ class Client {
   [[nodiscard]] int process_index() const;
   [[nodiscard]] std::span<const Device> devices() const;                     // of all processes
   [[nodiscard]] std::span<const Device* const> addressable_devices() const;  // of this process
-  [[nodiscard]] const Device& device(int id) const;                          // throws ArgumentError, listing the ids
+  [[nodiscard]] const Device& device(int id) const;  // throws ArgumentError, listing the ids
   [[nodiscard]] std::vector<int> default_device_assignment(int replicas, int partitions) const;
 
   // The signature is read off the compiled program; a caller that knows it saves that by passing it.
@@ -67,8 +69,10 @@ class Client {
 
   // `keep` is held until the plugin has finished with the host memory: pass the owner of `array.data` for
   // every semantics but copy.
-  [[nodiscard]] Buffer to_device(const HostArray& array, const Device& device, HostSemantics = HostSemantics::copy,
-                                 std::shared_ptr<const void> keep = nullptr, const Memory* memory = nullptr) const;
+  [[nodiscard]] Buffer to_device(const HostArray& array, const Device& device,
+                                 HostSemantics = HostSemantics::copy,
+                                 std::shared_ptr<const void> keep = nullptr,
+                                 const Memory* memory = nullptr) const;
   template <class T>
   [[nodiscard]] Buffer to_device(const std::vector<T>& values, Shape shape, const Device& device) const {
     check_bytes(shape, values.size() * sizeof(T));

@@ -7,6 +7,7 @@
 
 #include "tpubridge/pjrt/api.h"
 #include "tpubridge/pjrt/device.h"
+#include "tpubridge/pjrt/handle.h"
 #include "tpubridge/pjrt/plugin.h"
 
 namespace tpubridge::pjrt {
@@ -17,7 +18,6 @@ class ClientCore {
  public:
   ClientCore(std::shared_ptr<Plugin> plugin_, std::shared_ptr<KeyValueStore> store_)
       : plugin(std::move(plugin_)), api(plugin->api()), store(std::move(store_)) {}
-  ~ClientCore();
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
@@ -26,7 +26,7 @@ class ClientCore {
   std::shared_ptr<Plugin> plugin;
   const PJRT_Api* api;
   std::shared_ptr<KeyValueStore> store;  // the plugin may call back as long as the client lives
-  PJRT_Client* client = nullptr;
+  Handle<PJRT_Client> client;
   std::vector<Device> devices;             // never resized after creation: others point into it
   std::vector<const Device*> addressable;  // those this process can use
   std::vector<std::unique_ptr<Memory>> memories;

@@ -11,12 +11,12 @@ namespace {
 
 void check(const CompileOptions& o) {
   if (o.num_replicas < 1 || o.num_partitions < 1)
-    throw ArgumentError(fmt::format("a program needs at least one replica and one partition, not {} and {}", o.num_replicas,
-                                    o.num_partitions));
+    throw ArgumentError(fmt::format("a program needs at least one replica and one partition, not {} and {}",
+                                    o.num_replicas, o.num_partitions));
   const auto total = static_cast<size_t>(o.num_replicas) * static_cast<size_t>(o.num_partitions);
   if (!o.devices.empty() && o.devices.size() != total)
-    throw ArgumentError(fmt::format("{} replicas × {} partitions need {} devices, {} are named", o.num_replicas,
-                                    o.num_partitions, total, o.devices.size()));
+    throw ArgumentError(fmt::format("{} replicas × {} partitions need {} devices, {} are named",
+                                    o.num_replicas, o.num_partitions, total, o.devices.size()));
   if (o.portable && total != 1) throw ArgumentError("a portable program runs on one device");
   if (o.optimization_level && (*o.optimization_level < 0 || *o.optimization_level > 3))
     throw ArgumentError(fmt::format("XLA's optimization level is 0 to 3, not {}", *o.optimization_level));
@@ -37,7 +37,8 @@ std::string build_options(const CompileOptions& o) {
     for (int p = 0; p < o.num_partitions; ++p) {
       protozero::pbf_writer computation(assignment, 3);
       std::vector<int64_t> ids;
-      for (int r = 0; r < o.num_replicas; ++r) ids.push_back(o.devices[static_cast<size_t>(r * o.num_partitions + p)]);
+      for (int r = 0; r < o.num_replicas; ++r)
+        ids.push_back(o.devices[static_cast<size_t>(r * o.num_partitions + p)]);
       computation.add_packed_int64(1, ids.begin(), ids.end());
     }
     build.add_message(9, text);

@@ -23,8 +23,9 @@ struct CompileOptions {
   bool propagate_sharding_to_outputs = false, propagate_sharding_to_parameters = false;
   std::vector<int> devices = {};               // global ids, replica-major; empty: the client's default
   std::optional<int> optimization_level = {};  // XLA's 0 to 3
-  bool portable = false;                  // compiled for any device of the kind: the device is chosen per call
-  std::map<std::string, std::variant<std::string, bool, int64_t, double>> overrides = {};  // XLA debug options by name
+  bool portable = false;  // compiled for any device of the kind: the device is chosen per call
+  std::map<std::string, std::variant<std::string, bool, int64_t, double>> overrides =
+      {};  // XLA debug options by name
 
   // Throws ArgumentError where the numbers do not fit together (the plugin would abort).
   [[nodiscard]] std::string serialize() const;

@@ -18,9 +18,9 @@ namespace tpubridge::pjrt {
 
 struct DeviceDescription {
   int id = 0, process_index = 0;
-  std::string kind;          // "TPU v5 lite", "NVIDIA H200", "cpu"
-  std::string debug_string;  // the plugin's own words
-  Values attributes;         // coords, core_on_chip, … where the plugin gives them
+  std::string kind;                                   // "TPU v5 lite", "NVIDIA H200", "cpu"
+  std::string debug_string;                           // the plugin's own words
+  Values attributes;                                  // coords, core_on_chip, … where the plugin gives them
   [[nodiscard]] std::vector<int64_t> coords() const;  // empty where it has none
 };
 [[nodiscard]] DeviceDescription describe(const PJRT_Api* api, PJRT_DeviceDescription* raw);
@@ -34,7 +34,8 @@ struct Memory {
 // What a device says of its memory; empty fields where the plugin does not tell.
 struct MemoryStats {
   int64_t bytes_in_use = 0;
-  std::optional<int64_t> peak_bytes_in_use, bytes_limit, num_allocs, largest_alloc_size, largest_free_block_bytes;
+  std::optional<int64_t> peak_bytes_in_use, bytes_limit, num_allocs, largest_alloc_size,
+      largest_free_block_bytes;
 };
 
 class Device {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-struct PJRT_Event;
+#include "tpubridge/pjrt/handle.h"
 
 namespace tpubridge::pjrt {
 
@@ -14,10 +14,7 @@ class ClientCore;
 class Event {
  public:
   Event() = default;  // an event that has happened
-  Event(std::shared_ptr<const ClientCore> core, PJRT_Event* raw) : core_(std::move(core)), raw_(raw) {}
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&& other) noexcept;
-  ~Event();
+  Event(std::shared_ptr<const ClientCore> core, PJRT_Event* raw);
 
   void wait() const;                 // blocks; throws what went wrong
   [[nodiscard]] bool ready() const;  // true too where it failed
@@ -28,7 +25,7 @@ class Event {
 
  private:
   std::shared_ptr<const ClientCore> core_;
-  PJRT_Event* raw_ = nullptr;
+  Handle<PJRT_Event> raw_;
 };
 
 }  // namespace tpubridge::pjrt

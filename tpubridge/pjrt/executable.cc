@@ -6,50 +6,25 @@
 
 namespace tpubridge::pjrt {
 
-Executable::Executable(Executable&& other) noexcept
-    : plugin_(std::move(other.plugin_)), raw_(std::exchange(other.raw_, nullptr)) {}
-
-Executable& Executable::operator=(Executable&& other) noexcept {
-  std::swap(plugin_, other.plugin_);
-  std::swap(raw_, other.raw_);
-  return *this;
-}
-
-Executable::~Executable() {
-  if (!raw_) return;
-  PJRT_Executable_Destroy_Args args{};
-  args.executable = raw_;
-  call_noexcept(plugin_->api(), &PJRT_Api::PJRT_Executable_Destroy, args);
-}
+Executable::Executable(std::shared_ptr<Plugin> plugin, PJRT_Executable* raw)
+    : plugin_(std::move(plugin)), raw_(plugin_->api(), raw) {}
 
 std::string Executable::name() const {
-  PJRT_Executable_Name_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_Name, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_Name);
   return {args.executable_name, args.executable_name_size};
 }
 
 int Executable::num_replicas() const {
-  PJRT_Executable_NumReplicas_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_NumReplicas, args);
-  return static_cast<int>(args.num_replicas);
+  return static_cast<int>(ask(raw_, &PJRT_Api::PJRT_Executable_NumReplicas).num_replicas);
 }
 
 int Executable::num_partitions() const {
-  PJRT_Executable_NumPartitions_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_NumPartitions, args);
-  return static_cast<int>(args.num_partitions);
+  return static_cast<int>(ask(raw_, &PJRT_Api::PJRT_Executable_NumPartitions).num_partitions);
 }
 
 std::vector<Shape> Executable::results() const {
-  PJRT_Executable_OutputElementTypes_Args types{};
-  types.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_OutputElementTypes, types);
-  PJRT_Executable_OutputDimensions_Args dims{};
-  dims.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_OutputDimensions, dims);
+  const auto types = ask(raw_, &PJRT_Api::PJRT_Executable_OutputElementTypes);
+  const auto dims = ask(raw_, &PJRT_Api::PJRT_Executable_OutputDimensions);
   std::vector<Shape> out(types.num_output_types);
   const int64_t* next = dims.dims;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -61,16 +36,12 @@ std::vector<Shape> Executable::results() const {
 }
 
 Values Executable::cost_analysis() const {
-  PJRT_Executable_GetCostAnalysis_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_GetCostAnalysis, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_GetCostAnalysis);
   return from_named(args.properties, args.num_properties);
 }
 
 ProgramMemory Executable::memory() const {
-  PJRT_Executable_GetCompiledMemoryStats_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats);
   return {args.generated_code_size_in_bytes, args.argument_size_in_bytes, args.output_size_in_bytes,
           args.alias_size_in_bytes,          args.temp_size_in_bytes,     args.peak_memory_in_bytes};
 }
@@ -79,12 +50,12 @@ Program Executable::optimized_program() const {
   PJRT_Program program{};
   program.struct_size = sizeof program;
   PJRT_Executable_OptimizedProgram_Args args{};
-  args.executable = raw_;
+  args.executable = raw_.get();
   args.program = &program;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_OptimizedProgram, args);  // first call: the size
+  call(raw_.api(), &PJRT_Api::PJRT_Executable_OptimizedProgram, args);  // first call: the size
   Program out{std::string(program.code_size, '\0'), {program.format, program.format_size}};
   program.code = out.code.data();
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_OptimizedProgram, args);
+  call(raw_.api(), &PJRT_Api::PJRT_Executable_OptimizedProgram, args);
   return out;
 }
 
@@ -98,16 +69,12 @@ std::optional<Signature> Executable::signature() const {
 }
 
 std::string Executable::fingerprint() const {
-  PJRT_Executable_Fingerprint_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_Fingerprint, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_Fingerprint);
   return {args.executable_fingerprint, args.executable_fingerprint_size};
 }
 
 std::string Executable::serialize() const {
-  PJRT_Executable_Serialize_Args args{};
-  args.executable = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_Executable_Serialize, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_Serialize);
   std::string out(args.serialized_bytes, args.serialized_bytes_size);
   args.serialized_executable_deleter(args.serialized_executable);
   return out;

@@ -14,9 +14,6 @@
 #include "tpubridge/pjrt/compile_options.h"
 #include "tpubridge/pjrt/value.h"
 
-struct PJRT_Executable;
-struct PJRT_LoadedExecutable;
-
 namespace tpubridge::pjrt {
 
 class Client;
@@ -37,62 +34,58 @@ struct ProgramMemory {
 
 class Executable {
  public:
-  Executable(Executable&& other) noexcept;
-  Executable& operator=(Executable&& other) noexcept;
-  ~Executable();
-
   [[nodiscard]] std::string name() const;
   [[nodiscard]] int num_replicas() const;
   [[nodiscard]] int num_partitions() const;
   [[nodiscard]] std::vector<Shape> results() const;
   [[nodiscard]] Values cost_analysis() const;  // "flops", "bytes accessed", on a TPU "optimal_seconds", …
   [[nodiscard]] ProgramMemory memory() const;
-  [[nodiscard]] Program optimized_program() const;              // format "hlo_with_config" or "hlo"
-  [[nodiscard]] std::optional<Signature> signature() const;     // empty where the plugin does not give the program
+  [[nodiscard]] Program optimized_program() const;  // format "hlo_with_config" or "hlo"
+  [[nodiscard]] std::optional<Signature> signature()
+      const;  // empty where the plugin does not give the program
   [[nodiscard]] std::string fingerprint() const;
   [[nodiscard]] std::string serialize() const;
 
  private:
   friend class LoadedExecutable;
   friend class Topology;
-  Executable(std::shared_ptr<Plugin> plugin, PJRT_Executable* raw) : plugin_(std::move(plugin)), raw_(raw) {}
+  Executable() = default;
+  Executable(std::shared_ptr<Plugin> plugin, PJRT_Executable* raw);
   std::shared_ptr<Plugin> plugin_;
-  PJRT_Executable* raw_ = nullptr;
+  Handle<PJRT_Executable> raw_;
 };
 
 struct ExecuteOptions {
   std::span<const int64_t> not_donatable = {};  // inputs that stay alive although the program would take them
-  int launch_id = 0;                       // the same on all hosts of a multi-host program
-  const Device* device = nullptr;          // for portable programs: where to run
-  std::vector<Event>* done = nullptr;      // set to the completion of the run, one event a device
+  int launch_id = 0;                            // the same on all hosts of a multi-host program
+  const Device* device = nullptr;               // for portable programs: where to run
+  std::vector<Event>* done = nullptr;           // set to the completion of the run, one event a device
 };
 
 class LoadedExecutable {
  public:
-  LoadedExecutable(LoadedExecutable&& other) noexcept;
-  LoadedExecutable& operator=(LoadedExecutable&& other) noexcept;
-  ~LoadedExecutable();
-
   [[nodiscard]] const Executable& info() const { return info_; }
   [[nodiscard]] const std::vector<const Device*>& devices() const { return devices_; }  // of this process
   [[nodiscard]] const std::optional<Signature>& signature() const { return signature_; }
 
   // Runs on one device. Returns at once; the outputs carry what goes wrong later. Arguments are checked first
   // (the plugin does not): count, shape, element type, device, alive, not null.
-  [[nodiscard]] std::vector<Buffer> execute(std::span<const Buffer* const> arguments, const ExecuteOptions& = {}) const;
+  [[nodiscard]] std::vector<Buffer> execute(std::span<const Buffer* const> arguments,
+                                            const ExecuteOptions& = {}) const;
   // Runs on all its devices: one list of arguments a device, in the order of devices().
-  [[nodiscard]] std::vector<std::vector<Buffer>> execute_all(std::span<const std::vector<const Buffer*>> arguments,
-                                                             const ExecuteOptions& = {}) const;
+  [[nodiscard]] std::vector<std::vector<Buffer>> execute_all(
+      std::span<const std::vector<const Buffer*>> arguments, const ExecuteOptions& = {}) const;
 
  private:
   friend class Client;
-  LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_LoadedExecutable* raw, std::optional<Signature> signature);
+  LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_LoadedExecutable* raw,
+                   std::optional<Signature> signature);
   void check(std::span<const Buffer* const> arguments, const Device* device) const;
   void run(std::span<const std::span<const Buffer* const>> lists, std::span<const Device* const> where,
            std::span<std::vector<Buffer>> outputs, const ExecuteOptions& options) const;
 
   std::shared_ptr<const ClientCore> core_;
-  PJRT_LoadedExecutable* raw_ = nullptr;
+  Handle<PJRT_LoadedExecutable> raw_;
   Executable info_;
   std::vector<const Device*> devices_;
   std::vector<std::shared_ptr<const Shape>> results_;

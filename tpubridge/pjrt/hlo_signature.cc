@@ -13,10 +13,13 @@ constexpr int kTuple = 13;
 std::optional<DType> element_type(int number) {
   using enum DType;
   static constexpr std::array<std::optional<DType>, 34> table = {
-      std::nullopt, pred, s8, s16, s32, s64, u8, u16, u32, u64, f16, f32, f64, std::nullopt, std::nullopt, c64, bf16, token,
-      c128, f8e5m2, f8e4m3fn, s4, u4, f8e4m3b11fnuz, f8e5m2fnuz, f8e4m3fnuz, s2, u2, f8e4m3, f8e3m4, std::nullopt,
-      std::nullopt, f4e2m1fn, f8e8m0fnu};
-  return number >= 0 && number < static_cast<int>(table.size()) ? table[static_cast<size_t>(number)] : std::nullopt;
+      std::nullopt, pred,       s8,   s16,    s32,      s64,          u8,           u16,
+      u32,          u64,        f16,  f32,    f64,      std::nullopt, std::nullopt, c64,
+      bf16,         token,      c128, f8e5m2, f8e4m3fn, s4,           u4,           f8e4m3b11fnuz,
+      f8e5m2fnuz,   f8e4m3fnuz, s2,   u2,     f8e4m3,   f8e3m4,       std::nullopt, std::nullopt,
+      f4e2m1fn,     f8e8m0fnu};
+  return number >= 0 && number < static_cast<int>(table.size()) ? table[static_cast<size_t>(number)]
+                                                                : std::nullopt;
 }
 
 // Appends an array, or the arrays of a tuple. False where it is something else.
@@ -50,7 +53,8 @@ bool read_program_shape(protozero::pbf_reader program, Signature& out) {
   while (program.next()) {
     if (program.tag() == 1) {
       const size_t before = out.parameters.size();
-      if (!read_shape(program.get_message(), out.parameters) || out.parameters.size() != before + 1) return false;
+      if (!read_shape(program.get_message(), out.parameters) || out.parameters.size() != before + 1)
+        return false;
     } else if (program.tag() == 2) {
       if (!read_shape(program.get_message(), out.results)) return false;
     } else {
@@ -61,7 +65,8 @@ bool read_program_shape(protozero::pbf_reader program, Signature& out) {
 }
 
 // Both the alias table (parameter number in field 2) and the donor table (field 1) are lists of entries.
-void read_donations(protozero::pbf_reader table, protozero::pbf_tag_type number_field, std::vector<int64_t>& out) {
+void read_donations(protozero::pbf_reader table, protozero::pbf_tag_type number_field,
+                    std::vector<int64_t>& out) {
   while (table.next(1)) {
     protozero::pbf_reader entry = table.get_message();
     int64_t parameter = 0;  // proto3 leaves a zero out
@@ -84,9 +89,14 @@ std::optional<Signature> read_module(protozero::pbf_reader module) {
         if (!read_program_shape(module.get_message(), out)) return std::nullopt;
         found = true;
         break;
-      case 8: read_donations(module.get_message(), 2, donated); break;
-      case 18: read_donations(module.get_message(), 1, donated); break;
-      default: module.skip();
+      case 8:
+        read_donations(module.get_message(), 2, donated);
+        break;
+      case 18:
+        read_donations(module.get_message(), 1, donated);
+        break;
+      default:
+        module.skip();
     }
   }
   if (!found) return std::nullopt;

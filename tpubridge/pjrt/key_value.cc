@@ -14,9 +14,11 @@ PJRT_Error* guarded(Args* args, Body body) {
     return (*args->callback_error)(code, text.data(), text.size());
   };
   try {
-    return body() ? nullptr : fail(PJRT_Error_Code_NOT_FOUND, "no such key: " + std::string(args->key, args->key_size));
+    return body() ? nullptr
+                  : fail(PJRT_Error_Code_NOT_FOUND, "no such key: " + std::string(args->key, args->key_size));
   } catch (const Error& e) {
-    return fail(e.code() == Code::ok ? PJRT_Error_Code_INTERNAL : static_cast<PJRT_Error_Code>(e.code()), e.what());
+    return fail(e.code() == Code::ok ? PJRT_Error_Code_INTERNAL : static_cast<PJRT_Error_Code>(e.code()),
+                e.what());
   } catch (const std::exception& e) {
     return fail(PJRT_Error_Code_INTERNAL, e.what());
   }

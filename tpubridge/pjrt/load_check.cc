@@ -35,7 +35,9 @@ namespace {
   PJRT_Client_Create_Args create{};
   create.struct_size = sizeof create;
   if (!has(api, &PJRT_Api::PJRT_Client_Create) || api->PJRT_Client_Create(&create)) _exit(0);
-  std::string code = "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<0> : tensor<i32> return %0 : tensor<i32> }";
+  std::string code =
+      "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<0> : tensor<i32> return %0 : "
+      "tensor<i32> }";
   const std::string options = CompileOptions{}.serialize();
   PJRT_Program program{sizeof program, nullptr, code.data(), code.size(), "mlir", 4};
   PJRT_Client_Compile_Args compile{};
@@ -71,7 +73,8 @@ constexpr unsigned kMachine = EM_AARCH64;
 #endif
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why, std::string hint) {
-  throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}}, std::move(hint));
+  throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}},
+                    std::move(hint));
 }
 
 }  // namespace
@@ -80,28 +83,35 @@ void check_library_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) refuse(path, "it cannot be read", "Check the file's permissions");
   Elf64_Ehdr head{};
-  if (!file.read(reinterpret_cast<char*>(&head), sizeof head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
-      head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof(Elf64_Phdr))
+  if (!file.read(reinterpret_cast<char*>(&head), sizeof head) ||
+      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+      head.e_phentsize != sizeof(Elf64_Phdr))
     refuse(path, "it is not a shared library", "Give the path of the plugin's .so");
   if (head.e_machine != kMachine)
-    refuse(path, fmt::format("it was built for another machine (ELF machine {}, this one is {})", head.e_machine, kMachine),
+    refuse(path,
+           fmt::format("it was built for another machine (ELF machine {}, this one is {})", head.e_machine,
+                       kMachine),
            "Install the plugin's build for this machine");
   const auto size = std::filesystem::file_size(path);
-  const auto fits = [size](uint64_t offset, uint64_t bytes) { return offset <= size && bytes <= size - offset; };
+  const auto fits = [size](uint64_t offset, uint64_t bytes) {
+    return offset <= size && bytes <= size - offset;
+  };
   bool whole = fits(head.e_phoff, uint64_t{head.e_phnum} * sizeof(Elf64_Phdr));
   file.seekg(static_cast<std::streamoff>(whole ? head.e_phoff : 0));
   for (unsigned i = 0; whole && i < head.e_phnum; ++i) {
     Elf64_Phdr part{};
     whole = file.read(reinterpret_cast<char*>(&part), sizeof part) && fits(part.p_offset, part.p_filesz);
   }
-  if (!whole) refuse(path, "the file is cut off", "Fetch it again: an interrupted download leaves such a file");
+  if (!whole)
+    refuse(path, "the file is cut off", "Fetch it again: an interrupted download leaves such a file");
 }
 
 void check_xla_flags(const std::string& path) {
   const char* flags = std::getenv("XLA_FLAGS");
   if (!flags || !*flags) return;
   std::array<int, 2> pipe_ends{};
-  if (pipe(pipe_ends.data()) != 0) throw PluginError("cannot make a pipe to check XLA_FLAGS", {{"XLA_FLAGS", flags}});
+  if (pipe(pipe_ends.data()) != 0)
+    throw PluginError("cannot make a pipe to check XLA_FLAGS", {{"XLA_FLAGS", flags}});
   const pid_t child = fork();
   if (child < 0) {
     close(pipe_ends[0]), close(pipe_ends[1]);
@@ -120,7 +130,8 @@ void check_xla_flags(const std::string& path) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) return;
+  if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+    return;
   const auto at = text.find("Unknown flag");
   const std::string said = at == text.npos ? fmt::format("a trial process ended with status {}", status)
                                            : text.substr(at, text.find('\n', at) - at);

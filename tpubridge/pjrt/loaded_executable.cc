@@ -9,13 +9,6 @@
 namespace tpubridge::pjrt {
 namespace {
 
-PJRT_Executable* get_executable(const PJRT_Api* api, PJRT_LoadedExecutable* raw) {
-  PJRT_LoadedExecutable_GetExecutable_Args args{};
-  args.loaded_executable = raw;
-  call(api, &PJRT_Api::PJRT_LoadedExecutable_GetExecutable, args);
-  return args.executable;
-}
-
 // Small arrays of pointers without a heap allocation for programs of ordinary size.
 template <class T, size_t N = 64>
 class Scratch {
@@ -33,57 +26,28 @@ class Scratch {
 };
 
 [[noreturn]] void refuse(size_t index, const std::string& what, std::string hint = {}) {
-  throw ArgumentError(fmt::format("argument {} {}", index, what), {{"argument", std::to_string(index)}}, std::move(hint));
+  throw ArgumentError(fmt::format("argument {} {}", index, what), {{"argument", std::to_string(index)}},
+                      std::move(hint));
 }
 
 }  // namespace
 
 LoadedExecutable::LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_LoadedExecutable* raw,
                                    std::optional<Signature> signature)
-    : core_(std::move(core)), raw_(raw), info_(core_->plugin, nullptr), signature_(std::move(signature)) {
-  try {
-    info_ = Executable(core_->plugin, get_executable(core_->api, raw_));
-    PJRT_LoadedExecutable_AddressableDevices_Args args{};
-    args.executable = raw_;
-    call(core_->api, &PJRT_Api::PJRT_LoadedExecutable_AddressableDevices, args);
-    for (size_t i = 0; i < args.num_addressable_devices; ++i)
-      devices_.push_back(core_->find(args.addressable_devices[i]));
-    if (!signature_) signature_ = info_.signature();
-    for (Shape& shape : info_.results()) results_.push_back(std::make_shared<const Shape>(std::move(shape)));
-  } catch (...) {
-    LoadedExecutable(std::move(*this));  // the destructor of a half-made object does not run: free it here
-    throw;
-  }
-}
-
-LoadedExecutable::LoadedExecutable(LoadedExecutable&& other) noexcept
-    : core_(std::move(other.core_)),
-      raw_(std::exchange(other.raw_, nullptr)),
-      info_(std::move(other.info_)),
-      devices_(std::move(other.devices_)),
-      results_(std::move(other.results_)),
-      signature_(std::move(other.signature_)) {}
-
-LoadedExecutable& LoadedExecutable::operator=(LoadedExecutable&& other) noexcept {
-  std::swap(core_, other.core_);
-  std::swap(raw_, other.raw_);
-  std::swap(info_, other.info_);
-  std::swap(devices_, other.devices_);
-  std::swap(results_, other.results_);
-  std::swap(signature_, other.signature_);
-  return *this;
-}
-
-LoadedExecutable::~LoadedExecutable() {
-  if (!raw_) return;
-  PJRT_LoadedExecutable_Destroy_Args args{};
-  args.executable = raw_;
-  call_noexcept(core_->api, &PJRT_Api::PJRT_LoadedExecutable_Destroy, args);
+    : core_(std::move(core)), raw_(core_->api, raw), signature_(std::move(signature)) {
+  const auto program = ask(core_->api, raw, &PJRT_Api::PJRT_LoadedExecutable_GetExecutable);
+  info_ = Executable(core_->plugin, program.executable);
+  const auto devices = ask(core_->api, raw, &PJRT_Api::PJRT_LoadedExecutable_AddressableDevices);
+  for (size_t i = 0; i < devices.num_addressable_devices; ++i)
+    devices_.push_back(core_->find(devices.addressable_devices[i]));
+  if (!signature_) signature_ = info_.signature();
+  for (Shape& shape : info_.results()) results_.push_back(std::make_shared<const Shape>(std::move(shape)));
 }
 
 void LoadedExecutable::check(std::span<const Buffer* const> arguments, const Device* device) const {
   if (signature_ && arguments.size() != signature_->parameters.size())
-    throw ArgumentError(fmt::format("the program takes {} arguments, {} were given", signature_->parameters.size(), arguments.size()));
+    throw ArgumentError(fmt::format("the program takes {} arguments, {} were given",
+                                    signature_->parameters.size(), arguments.size()));
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Buffer* buffer = arguments[i];
     if (!buffer) refuse(i, "is null");
@@ -91,15 +55,19 @@ void LoadedExecutable::check(std::span<const Buffer* const> arguments, const Dev
       refuse(i, "was deleted or donated to an earlier program", "Use that program's output in its place");
     if (buffer->core_ != core_) refuse(i, "belongs to another client");
     if (buffer->device_ != device)
-      refuse(i, fmt::format("is on device {}, the program runs on device {}", buffer->device_->id(), device->id()),
-             "Copy it there first (Buffer::copy_to)");
+      refuse(
+          i,
+          fmt::format("is on device {}, the program runs on device {}", buffer->device_->id(), device->id()),
+          "Copy it there first (Buffer::copy_to)");
     if (signature_ && buffer->shape() != signature_->parameters[i])
-      refuse(i, fmt::format("is {}, the program takes {}", buffer->shape().str(), signature_->parameters[i].str()));
+      refuse(i, fmt::format("is {}, the program takes {}", buffer->shape().str(),
+                            signature_->parameters[i].str()));
   }
 }
 
-void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists, std::span<const Device* const> where,
-                           std::span<std::vector<Buffer>> outputs, const ExecuteOptions& options) const {
+void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists,
+                           std::span<const Device* const> where, std::span<std::vector<Buffer>> outputs,
+                           const ExecuteOptions& options) const {
   const size_t devices = lists.size(), count = lists[0].size(), results = results_.size();
   Scratch<PJRT_Buffer*> in(devices * count), out(devices * results);
   Scratch<PJRT_Buffer* const*, 8> in_lists(devices);
@@ -108,7 +76,7 @@ void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists
   for (size_t d = 0; d < devices; ++d) {
     in_lists[d] = in.data() + d * count;
     out_lists[d] = out.data() + d * results;
-    for (size_t i = 0; i < count; ++i) in[d * count + i] = lists[d][i]->raw_;
+    for (size_t i = 0; i < count; ++i) in[d * count + i] = lists[d][i]->raw();
     outputs[d].reserve(results);
   }
   PJRT_ExecuteOptions execute{};
@@ -117,7 +85,7 @@ void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists
   execute.non_donatable_input_indices = options.not_donatable.data();
   execute.num_non_donatable_input_indices = options.not_donatable.size();
   PJRT_LoadedExecutable_Execute_Args args{};
-  args.executable = raw_;
+  args.executable = raw_.get();
   args.options = &execute;
   args.argument_lists = in_lists.data();
   args.num_devices = devices;
@@ -127,16 +95,20 @@ void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists
   args.execute_device = options.device ? options.device->raw() : nullptr;
   call(core_->api, &PJRT_Api::PJRT_LoadedExecutable_Execute, args);
   for (size_t d = 0; d < devices; ++d)
-    for (size_t i = 0; i < results; ++i) outputs[d].emplace_back(core_, out[d * results + i], results_[i], where[d]);
+    for (size_t i = 0; i < results; ++i)
+      outputs[d].emplace_back(core_, out[d * results + i], results_[i], where[d]);
   if (!options.done) return;
   options.done->clear();
   for (size_t d = 0; d < devices; ++d) options.done->emplace_back(core_, events[d]);
 }
 
-std::vector<Buffer> LoadedExecutable::execute(std::span<const Buffer* const> arguments, const ExecuteOptions& options) const {
+std::vector<Buffer> LoadedExecutable::execute(std::span<const Buffer* const> arguments,
+                                              const ExecuteOptions& options) const {
   if (!options.device && devices_.size() != 1)
-    throw ArgumentError(fmt::format("the program runs on {} devices of this process together", devices_.size()), {},
-                        devices_.empty() ? "Name a device for a portable program" : "Call execute_all with one list a device");
+    throw ArgumentError(
+        fmt::format("the program runs on {} devices of this process together", devices_.size()), {},
+        devices_.empty() ? "Name a device for a portable program"
+                         : "Call execute_all with one list a device");
   const Device* device = options.device ? options.device : devices_[0];
   check(arguments, device);
   std::vector<Buffer> out;
@@ -144,15 +116,17 @@ std::vector<Buffer> LoadedExecutable::execute(std::span<const Buffer* const> arg
   return out;
 }
 
-std::vector<std::vector<Buffer>> LoadedExecutable::execute_all(std::span<const std::vector<const Buffer*>> arguments,
-                                                               const ExecuteOptions& options) const {
+std::vector<std::vector<Buffer>> LoadedExecutable::execute_all(
+    std::span<const std::vector<const Buffer*>> arguments, const ExecuteOptions& options) const {
   if (arguments.size() != devices_.size())  // a missing participant would hang the others until XLA aborts
-    throw ArgumentError(fmt::format("the program runs on {} devices of this process, arguments for {} were given",
-                                    devices_.size(), arguments.size()));
+    throw ArgumentError(
+        fmt::format("the program runs on {} devices of this process, arguments for {} were given",
+                    devices_.size(), arguments.size()));
   std::vector<std::span<const Buffer* const>> lists;
   for (size_t d = 0; d < arguments.size(); ++d) {
     if (arguments[d].size() != arguments[0].size())
-      throw ArgumentError(fmt::format("device {} was given {} arguments, device 0 {}", d, arguments[d].size(), arguments[0].size()));
+      throw ArgumentError(fmt::format("device {} was given {} arguments, device 0 {}", d, arguments[d].size(),
+                                      arguments[0].size()));
     check(arguments[d], devices_[d]);
     lists.emplace_back(arguments[d]);
   }

@@ -34,13 +34,26 @@ struct FfiExtension {
   PJRT_Error* (*register_handler)(FfiRegisterArgs*);
 };
 
-constexpr std::array kExtensionNames = {
-    "GpuCustomCall", "Profiler", "CustomPartitioner", "Stream",       "Layouts", "FFI",
-    "MemoryDescriptions", "Triton", "RawBuffer",      "PhaseCompile", "Example", "Unknown",
-    "CrossHostTransfers", "ExecutableMetadata", "Callback", "HostAllocator"};
+constexpr std::array kExtensionNames = {"GpuCustomCall",
+                                        "Profiler",
+                                        "CustomPartitioner",
+                                        "Stream",
+                                        "Layouts",
+                                        "FFI",
+                                        "MemoryDescriptions",
+                                        "Triton",
+                                        "RawBuffer",
+                                        "PhaseCompile",
+                                        "Example",
+                                        "Unknown",
+                                        "CrossHostTransfers",
+                                        "ExecutableMetadata",
+                                        "Callback",
+                                        "HostAllocator"};
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why, std::string hint) {
-  throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}}, std::move(hint));
+  throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}},
+                    std::move(hint));
 }
 
 }  // namespace
@@ -50,25 +63,27 @@ ApiVersion header_version() { return {PJRT_API_MAJOR, PJRT_API_MINOR}; }
 const PJRT_Api* Plugin::open(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0)
-    refuse(path, std::strerror(errno), "Give the path of a PJRT plugin (.so); `tpubridge doctor` lists those it finds");
+    refuse(path, std::strerror(errno),
+           "Give the path of a PJRT plugin (.so); `tpubridge doctor` lists those it finds");
   if (!S_ISREG(info.st_mode)) refuse(path, "not a file", "Give the path of the .so itself");
   check_library_file(path);
   check_xla_flags(path);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
-    refuse(path, reason ? reason : "unknown reason",
-           "It may miss a library it needs: see `ldd`");
+    refuse(path, reason ? reason : "unknown reason", "It may miss a library it needs: see `ldd`");
   }
   using GetApi = const PJRT_Api* (*)();
   const auto get = reinterpret_cast<GetApi>(dlsym(library, "GetPjrtApi"));
   if (!get) refuse(path, "it exports no GetPjrtApi", "This is a shared library, but not a PJRT plugin");
   const PJRT_Api* api = get();
-  if (!api) refuse(path, "GetPjrtApi returned nothing", "The plugin refused to start; its own log may say why");
+  if (!api)
+    refuse(path, "GetPjrtApi returned nothing", "The plugin refused to start; its own log may say why");
   const auto& version = api->pjrt_api_version;
   if (version.major_version != PJRT_API_MAJOR)
-    refuse(path, fmt::format("it speaks PJRT {}.{}, this library {}.{}", version.major_version, version.minor_version,
-                             PJRT_API_MAJOR, PJRT_API_MINOR),
+    refuse(path,
+           fmt::format("it speaks PJRT {}.{}, this library {}.{}", version.major_version,
+                       version.minor_version, PJRT_API_MAJOR, PJRT_API_MINOR),
            "Major versions do not mix: use a plugin of the same major version");
   for (const bool there : {has(api, &PJRT_Api::PJRT_Error_Message), has(api, &PJRT_Api::PJRT_Error_GetCode),
                            has(api, &PJRT_Api::PJRT_Error_Destroy)})
@@ -97,7 +112,8 @@ std::shared_ptr<Plugin> Plugin::load(const std::string& path) {
       }
     }
   }
-  log::info("pjrt.plugin_loaded", {{"path", key}, {"api_minor", std::to_string(api->pjrt_api_version.minor_version)}});
+  log::info("pjrt.plugin_loaded",
+            {{"path", key}, {"api_minor", std::to_string(api->pjrt_api_version.minor_version)}});
   return loaded[key] = std::shared_ptr<Plugin>(new Plugin(key, api));
 }
 
@@ -120,13 +136,15 @@ Values Plugin::attributes() const {
   return from_named(args.attributes, args.num_attributes);
 }
 
-void Plugin::register_ffi_handler(const std::string& target, void* handler, const std::string& platform) const {
+void Plugin::register_ffi_handler(const std::string& target, void* handler,
+                                  const std::string& platform) const {
   if (!handler) throw ArgumentError("the FFI handler for '" + target + "' is null");
   for (auto* e = api_->extension_start; e; e = e->next) {
     if (e->type != PJRT_Extension_Type_FFI) continue;
     const auto* ffi = reinterpret_cast<const FfiExtension*>(e);
     if (e->struct_size < sizeof(FfiExtension) || !ffi->register_handler) break;
-    FfiRegisterArgs args{sizeof args, target.data(), target.size(), handler, platform.data(), platform.size(), 0};
+    FfiRegisterArgs args{
+        sizeof args, target.data(), target.size(), handler, platform.data(), platform.size(), 0};
     if (PJRT_Error* error = ffi->register_handler(&args))
       std::rethrow_exception(to_exception(api_, error, "PJRT_FFI_Register_Handler"));
     return;

@@ -14,28 +14,19 @@ Topology::Topology(std::shared_ptr<Plugin> plugin, const std::string& name, cons
   args.create_options = named.data();
   args.num_options = named.size();
   call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_Create, args);
-  raw_ = args.topology;
-}
-
-Topology::~Topology() {
-  PJRT_TopologyDescription_Destroy_Args args{};
-  args.topology = raw_;
-  call_noexcept(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_Destroy, args);
+  raw_ = {plugin_->api(), args.topology};
 }
 
 std::string Topology::platform_name() const {
-  PJRT_TopologyDescription_PlatformName_Args args{};
-  args.topology = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_PlatformName, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_TopologyDescription_PlatformName);
   return {args.platform_name, args.platform_name_size};
 }
 
 std::vector<DeviceDescription> Topology::devices() const {
-  PJRT_TopologyDescription_GetDeviceDescriptions_Args args{};
-  args.topology = raw_;
-  call(plugin_->api(), &PJRT_Api::PJRT_TopologyDescription_GetDeviceDescriptions, args);
+  const auto args = ask(raw_, &PJRT_Api::PJRT_TopologyDescription_GetDeviceDescriptions);
   std::vector<DeviceDescription> out;
-  for (size_t i = 0; i < args.num_descriptions; ++i) out.push_back(describe(plugin_->api(), args.descriptions[i]));
+  for (size_t i = 0; i < args.num_descriptions; ++i)
+    out.push_back(describe(plugin_->api(), args.descriptions[i]));
   return out;
 }
 
@@ -48,7 +39,7 @@ Executable Topology::compile(const Program& program, const CompileOptions& optio
   source.format = program.format.data();
   source.format_size = program.format.size();
   PJRT_Compile_Args args{};
-  args.topology = raw_;
+  args.topology = raw_.get();
   args.program = &source;
   args.compile_options = serialized.data();
   args.compile_options_size = serialized.size();

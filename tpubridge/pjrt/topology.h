@@ -8,17 +8,12 @@
 #include "tpubridge/pjrt/device.h"
 #include "tpubridge/pjrt/executable.h"
 
-struct PJRT_TopologyDescription;
-
 namespace tpubridge::pjrt {
 
 class Topology {
  public:
   // `name` is the plugin's own: "v5e:2x2" for libtpu. Throws UnsupportedError where the plugin has none.
   Topology(std::shared_ptr<Plugin> plugin, const std::string& name, const Values& options = {});
-  ~Topology();
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
 
   [[nodiscard]] std::string platform_name() const;
   [[nodiscard]] std::vector<DeviceDescription> devices() const;
@@ -26,7 +21,7 @@ class Topology {
 
  private:
   std::shared_ptr<Plugin> plugin_;
-  PJRT_TopologyDescription* raw_ = nullptr;
+  Handle<PJRT_TopologyDescription> raw_;
 };
 
 }  // namespace tpubridge::pjrt

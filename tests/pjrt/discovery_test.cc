@@ -1,0 +1,91 @@
+#include "tpubridge/pjrt/discovery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tpubridge/base/errors.h"
+
+namespace tpubridge::pjrt {
+namespace {
+
+using testing::HasSubstr;
+
+// Sets variables for one test and puts the old ones back.
+class Discovery : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_DEVICE",
+                             "TPU_LIBRARY_PATH", "TPUBRIDGE_CPU_DEVICES", "CPU_NUM_DEVICES"}) {
+      if (const char* old = std::getenv(name)) old_.emplace_back(name, old);
+      unsetenv(name);
+      names_.emplace_back(name);
+    }
+  }
+  void TearDown() override {
+    for (const auto& n : names_) unsetenv(n.c_str());
+    for (const auto& [n, v] : old_) setenv(n.c_str(), v.c_str(), 1);
+  }
+  static void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+  static Candidate find(const std::vector<Candidate>& list, const std::string& name) {
+    for (const auto& c : list)
+      if (c.name == name) return c;
+    return {};
+  }
+  std::vector<std::string> names_;
+  std::vector<std::pair<std::string, std::string>> old_;
+};
+
+TEST_F(Discovery, EmbeddedCpuPluginByDefault) {
+  if (tpu_hardware() || nvidia_hardware()) GTEST_SKIP() << "this machine has an accelerator";
+  const Candidate c = choose();
+  EXPECT_EQ(c.name, "cpu");
+  EXPECT_EQ(c.path, CPU_PLUGIN);
+  const auto list = discover();
+  EXPECT_FALSE(find(list, "tpu").chosen);
+  EXPECT_FALSE(find(list, "cuda").chosen);
+  EXPECT_NE(find(list, "tpu").reason, "");
+}
+TEST_F(Discovery, PathOfTheCallerComesFirst) {
+  const Candidate c = choose(CPU_PLUGIN);
+  EXPECT_EQ(c.source, "caller");
+  EXPECT_EQ(c.reason, "asked for");
+}
+TEST_F(Discovery, MissingPathIsNeverReplacedByAnother) {
+  EXPECT_THROW(static_cast<void>(choose("/no/such/plugin.so")), PluginError);
+  set("TPUBRIDGE_PLUGIN", "/no/such/plugin.so");
+  EXPECT_THROW(static_cast<void>(choose()), PluginError);
+}
+TEST_F(Discovery, NamesAndLibraryPaths) {
+  set("PJRT_NAMES_AND_LIBRARY_PATHS", std::string("mine:") + CPU_PLUGIN + ",gone:/no/such.so,bad");
+  const auto list = discover();
+  EXPECT_TRUE(find(list, "mine").chosen);
+  EXPECT_THAT(find(list, "gone").reason, HasSubstr("no such file"));
+  EXPECT_THAT(find(list, "bad").reason, HasSubstr("name:path"));
+  EXPECT_THAT(find(list, "cpu").reason, HasSubstr("PJRT_NAMES_AND_LIBRARY_PATHS comes first"));
+  set("PJRT_DEVICE", "other");
+  EXPECT_THAT(find(discover(), "mine").reason, HasSubstr("PJRT_DEVICE asks for other"));
+  set("PJRT_DEVICE", "MINE");
+  EXPECT_EQ(choose().name, "mine");
+}
+TEST_F(Discovery, ByName) {
+  EXPECT_EQ(choose("cpu").path, CPU_PLUGIN);
+  set("TPU_LIBRARY_PATH", "/no/such/libtpu.so");
+  EXPECT_THROW(static_cast<void>(choose("tpu")), TPUNotAvailableError);
+  EXPECT_THROW(static_cast<void>(choose("nonsense")), PluginError);
+}
+TEST_F(Discovery, NumberOfVirtualDevices) {
+  EXPECT_EQ(open("cpu")->devices().size(), 1u);
+  set("CPU_NUM_DEVICES", "3");
+  EXPECT_EQ(open("cpu")->devices().size(), 3u);
+  set("TPUBRIDGE_CPU_DEVICES", "2");
+  EXPECT_EQ(open("cpu")->devices().size(), 2u);
+  EXPECT_EQ(open("cpu", {{"cpu_device_count", int64_t{5}}})->devices().size(), 5u);
+  unsetenv("TPUBRIDGE_CPU_DEVICES");
+  set("CPU_NUM_DEVICES", "many");
+  EXPECT_THROW(static_cast<void>(open("cpu")), TPUConfigurationError);
+}
+
+}  // namespace
+}  // namespace tpubridge::pjrt
