@@ -132,13 +132,12 @@ const Function& Builder::function(std::string_view name, List<Shape> parameters,
   out += ") -> (";
   for (size_t i = 0; i < f.results.size(); ++i) out.append(i ? ", " : "").append(f.results[i]->text);
   out.append(") {\n").append(text, line, text.npos).append("  }\n");
-  return s_->functions.emplace_back(std::move(f));
+  return s_->functions.emplace(name, std::move(f)).first->second;
 }
 
 const Function* Builder::find_function(std::string_view name) const {
-  const auto it =
-      std::find_if(s_->functions.begin(), s_->functions.end(), [&](auto& f) { return f.name == name; });
-  return it == s_->functions.end() ? nullptr : &*it;
+  const auto it = s_->functions.find(std::string(name));
+  return it == s_->functions.end() ? nullptr : &it->second;
 }
 
 const Mesh* Builder::mesh(std::string_view name) const {
@@ -147,6 +146,8 @@ const Mesh* Builder::mesh(std::string_view name) const {
   return nullptr;
 }
 
+int64_t Builder::replicas() const { return s_->options.replicas; }
+int64_t Builder::partitions() const { return s_->options.partitions; }
 size_t Builder::op_count() const { return s_->ops; }
 size_t Builder::text_size() const { return s_->main.text.size(); }
 

@@ -79,8 +79,10 @@ class Builder {
   [[nodiscard]] const Type* type(DType dtype, List<int64_t> dims);  // throws where a dimension is negative
   [[nodiscard]] const Type* type(const Shape& shape) { return type(shape.dtype, shape.dims); }
   [[nodiscard]] const Mesh* mesh(std::string_view name) const;  // null where none was declared
-  [[nodiscard]] size_t op_count() const;                        // ops built so far, those of regions too
-  [[nodiscard]] size_t text_size() const;                       // bytes of text so far in @main
+  [[nodiscard]] int64_t replicas() const;
+  [[nodiscard]] int64_t partitions() const;
+  [[nodiscard]] size_t op_count() const;   // ops built so far, those of regions too
+  [[nodiscard]] size_t text_size() const;  // bytes of text so far in @main
 
  private:
   friend class Op;

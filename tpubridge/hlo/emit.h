@@ -5,7 +5,6 @@
 #pragma once
 
 #include <charconv>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -60,7 +59,7 @@ struct BuilderState {
   Frame main;
   Frame* frame = &main;
   std::vector<std::pair<Value, ParameterAttrs>> parameters;
-  std::deque<Function> functions;  // addresses stay
+  std::unordered_map<std::string, Function> functions;  // addresses stay
   std::string function_text;
   std::unordered_set<Type, TypeHash, TypeEqual> types;
   std::vector<const Type*> operand_types;  // of the ops being written, as a stack
