@@ -82,7 +82,7 @@ Json parse_or_throw(std::string_view text, const std::string& source) {
     problem = e.message;
   }
   const auto read = static_cast<size_t>(furthest - text.data());
-  const bool at_end = problem.find("end of input") != problem.npos;
+  const bool at_end = problem.find("unexpected end of input") != problem.npos;
   const std::string_view before =
       text.substr(0, read == 0 || at_end ? read : read - 1);  // what is not at fault
   const auto line = std::ranges::count(before, '\n') + 1;
