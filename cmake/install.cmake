@@ -1,0 +1,24 @@
+# `cmake --install` gives a package for find_package(tpubridge): the libraries, their public headers, the
+# command, and the embedded CPU plugin beside the library, where discovery looks first.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tpubridge)
+
+set_target_properties(tpubridge_core PROPERTIES EXPORT_NAME core)
+install(TARGETS tpubridge_core EXPORT tpubridge-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT tpubridge-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
+# What includes the C API or holds another part's inside is not public.
+install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+  PATTERN "pjrt/api.h" EXCLUDE PATTERN "pjrt/client_core.h" EXCLUDE PATTERN "pjrt/key_value.h" EXCLUDE
+  PATTERN "pjrt/load_check.h" EXCLUDE PATTERN "pjrt/hlo_signature.h" EXCLUDE)
+install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
+foreach(program tpubridge tpubridge-aot)
+  if(TARGET ${program})
+    install(PROGRAMS ${CMAKE_BINARY_DIR}/bin/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+file(WRITE ${CMAKE_BINARY_DIR}/tpubridge-config.cmake
+  "include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-targets.cmake)\n")
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/tpubridge-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/tpubridge-config.cmake ${CMAKE_BINARY_DIR}/tpubridge-config-version.cmake
+  DESTINATION ${package_dir})

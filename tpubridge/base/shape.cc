@@ -2,6 +2,9 @@
 
 #include <array>
 #include <charconv>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_set>
 
 #include "tpubridge/base/errors.h"
 
@@ -87,6 +90,24 @@ std::string Shape::mlir() const {
   std::string out = "tensor<";
   for (const int64_t d : dims) out += std::to_string(d) + "x";
   return out.append(tpubridge::mlir(dtype)) + ">";
+}
+
+const Shape* intern(const Shape& shape) {
+  struct Hash {
+    size_t operator()(const Shape& s) const {
+      size_t h = static_cast<size_t>(s.dtype);
+      for (const int64_t d : s.dims) h = (h ^ static_cast<size_t>(d)) * 0x9E3779B97F4A7C15u;
+      return h;
+    }
+  };
+  static std::shared_mutex mutex;
+  static auto& shapes = *new std::unordered_set<Shape, Hash>();  // outlives every static that holds a buffer
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto found = shapes.find(shape); found != shapes.end()) return &*found;
+  }
+  const std::lock_guard lock(mutex);
+  return &*shapes.insert(shape).first;
 }
 
 std::optional<Shape> shape_from_mlir(std::string_view text) {

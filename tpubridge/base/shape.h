@@ -72,6 +72,10 @@ struct Shape {
 };
 [[nodiscard]] std::optional<Shape> shape_from_mlir(std::string_view text);  // static tensor types alone
 
+// The one lasting copy of a shape: equal shapes give the same pointer, valid for the life of the process.
+// Thread-safe. A program has few distinct shapes; they are never freed.
+[[nodiscard]] const Shape* intern(const Shape& shape);
+
 [[nodiscard]] std::string dims_str(std::span<const int64_t> dims);  // [2,3]
 
 }  // namespace tpubridge

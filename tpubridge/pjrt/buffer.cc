@@ -6,17 +6,17 @@
 
 namespace tpubridge::pjrt {
 
-Buffer::Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, std::shared_ptr<const Shape> shape,
+Buffer::Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, const Shape* shape,
                const Device* device)
-    : core_(std::move(core)), raw_(core_->api, raw), shape_(std::move(shape)), device_(device) {}
+    : core_(std::move(core)), raw_(core_->api, raw), shape_(shape), device_(device) {}
 
 bool Buffer::deleted() const { return !raw_ || ask(raw_, &PJRT_Api::PJRT_Buffer_IsDeleted).is_deleted; }
 
 void Buffer::require_alive(const char* what) const {
   if (deleted())
-    throw ArgumentError(fmt::format("cannot {} a buffer {} that was deleted or donated to a program", what,
-                                    shape_ ? shape_->str() : "(moved away)"),
-                        {}, "Use the program's output in its place, or mark the input as not donatable");
+    throw ArgumentError(
+        fmt::format("cannot {} a buffer {} that was deleted or donated to a program", what, shape_->str()),
+        {}, "Use the program's output in its place, or mark the input as not donatable");
 }
 
 void Buffer::erase() {
@@ -64,8 +64,13 @@ void Buffer::to_host(void* to, size_t bytes) const { to_host_async(to, bytes).wa
 
 Event Buffer::ready() const {
   require_alive("wait for");
-  const auto args = ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent);
-  return {core_, args.event};
+  return {core_, ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent).event};
+}
+
+void Buffer::wait() const {
+  if (!raw_) require_alive("wait for");  // of a deleted one the plugin says so itself
+  const Handle<PJRT_Event> event(core_->api, ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent).event);
+  ask(event, &PJRT_Api::PJRT_Event_Await);
 }
 
 Buffer Buffer::copy_to(const Device& device) const {

@@ -21,8 +21,8 @@ struct Memory;
 // one of them moves or deletes it; reading and executing from many threads is fine.
 class Buffer {
  public:
-  Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, std::shared_ptr<const Shape> shape,
-         const Device* device);
+  // `shape` is interned.
+  Buffer(std::shared_ptr<const ClientCore> core, PJRT_Buffer* raw, const Shape* shape, const Device* device);
 
   [[nodiscard]] const Shape& shape() const { return *shape_; }
   [[nodiscard]] const Device& device() const { return *device_; }
@@ -43,7 +43,7 @@ class Buffer {
 
   [[nodiscard]] Event ready()
       const;  // when the value is there; carries the error of the program that made it
-  void wait() const { ready().wait(); }
+  void wait() const;
 
   [[nodiscard]] Buffer copy_to(const Device& device) const;
   [[nodiscard]] Buffer copy_to(const Memory& memory) const;
@@ -56,7 +56,7 @@ class Buffer {
   void require_alive(const char* what) const;
   std::shared_ptr<const ClientCore> core_;
   Handle<PJRT_Buffer> raw_;
-  std::shared_ptr<const Shape> shape_;
+  const Shape* shape_ = nullptr;
   const Device* device_ = nullptr;
 };
 

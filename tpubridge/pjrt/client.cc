@@ -184,7 +184,7 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
   args.memory = memory ? memory->raw : nullptr;
   call(core_->api, &PJRT_Api::PJRT_Client_BufferFromHostBuffer, args);
   const Event done(core_, args.done_with_host_buffer);
-  Buffer out(core_, args.buffer, std::make_shared<const Shape>(array.shape), target);
+  Buffer out(core_, args.buffer, intern(array.shape), target);
   if (semantics == HostSemantics::copy) return out;
   done.on_ready([keep = std::move(keep)](std::exception_ptr) {});  // an error shows when the buffer is used
   return out;

@@ -67,6 +67,7 @@ class LoadedExecutable {
   [[nodiscard]] const Executable& info() const { return info_; }
   [[nodiscard]] const std::vector<const Device*>& devices() const { return devices_; }  // of this process
   [[nodiscard]] const std::optional<Signature>& signature() const { return signature_; }
+  [[nodiscard]] PJRT_LoadedExecutable* raw() const { return raw_.get(); }
 
   // Runs on one device. Returns at once; the outputs carry what goes wrong later. Arguments are checked first
   // (the plugin does not): count, shape, element type, device, alive, not null.
@@ -88,7 +89,7 @@ class LoadedExecutable {
   Handle<PJRT_LoadedExecutable> raw_;
   Executable info_;
   std::vector<const Device*> devices_;
-  std::vector<std::shared_ptr<const Shape>> results_;
+  std::vector<const Shape*> parameters_, results_;  // interned; parameters_ is empty where they are not known
   std::optional<Signature> signature_;
 };
 

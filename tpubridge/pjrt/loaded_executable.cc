@@ -30,6 +30,13 @@ class Scratch {
                       std::move(hint));
 }
 
+void refuse_deleted(std::span<const std::span<const Buffer* const>> lists) {
+  for (const auto& arguments : lists)
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i]->deleted())
+        refuse(i, "was deleted or donated to an earlier program", "Use that program's output in its place");
+}
+
 }  // namespace
 
 LoadedExecutable::LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_LoadedExecutable* raw,
@@ -41,7 +48,9 @@ LoadedExecutable::LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_
   for (size_t i = 0; i < devices.num_addressable_devices; ++i)
     devices_.push_back(core_->find(devices.addressable_devices[i]));
   if (!signature_) signature_ = info_.signature();
-  for (Shape& shape : info_.results()) results_.push_back(std::make_shared<const Shape>(std::move(shape)));
+  if (signature_)
+    for (const Shape& shape : signature_->parameters) parameters_.push_back(intern(shape));
+  for (const Shape& shape : info_.results()) results_.push_back(intern(shape));
 }
 
 void LoadedExecutable::check(std::span<const Buffer* const> arguments, const Device* device) const {
@@ -51,17 +60,15 @@ void LoadedExecutable::check(std::span<const Buffer* const> arguments, const Dev
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Buffer* buffer = arguments[i];
     if (!buffer) refuse(i, "is null");
-    if (buffer->deleted())
-      refuse(i, "was deleted or donated to an earlier program", "Use that program's output in its place");
+    if (!buffer->raw_) refuse(i, "was moved away");
     if (buffer->core_ != core_) refuse(i, "belongs to another client");
     if (buffer->device_ != device)
       refuse(
           i,
           fmt::format("is on device {}, the program runs on device {}", buffer->device_->id(), device->id()),
           "Copy it there first (Buffer::copy_to)");
-    if (signature_ && buffer->shape() != signature_->parameters[i])
-      refuse(i, fmt::format("is {}, the program takes {}", buffer->shape().str(),
-                            signature_->parameters[i].str()));
+    if (signature_ && buffer->shape_ != parameters_[i])
+      refuse(i, fmt::format("is {}, the program takes {}", buffer->shape_->str(), parameters_[i]->str()));
   }
 }
 
@@ -93,7 +100,11 @@ void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists
   args.output_lists = out_lists.data();
   args.device_complete_events = options.done ? events.data() : nullptr;
   args.execute_device = options.device ? options.device->raw() : nullptr;
-  call(core_->api, &PJRT_Api::PJRT_LoadedExecutable_Execute, args);
+  if (PJRT_Error* error = try_call(core_->api, &PJRT_Api::PJRT_LoadedExecutable_Execute, args)) [[unlikely]] {
+    const auto exception = to_exception(core_->api, error, "PJRT_LoadedExecutable_Execute");
+    refuse_deleted(lists);  // the plugin's own words for it do not name the argument
+    std::rethrow_exception(exception);
+  }
   for (size_t d = 0; d < devices; ++d)
     for (size_t i = 0; i < results; ++i)
       outputs[d].emplace_back(core_, out[d * results + i], results_[i], where[d]);

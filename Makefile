@@ -1,0 +1,57 @@
+# tpubridge: `make demo` shows it, `make test` checks it; both set up what they need. `make help` lists the rest.
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+DEPS_GROUPS := core
+export TPU_SKIP_MDS_QUERY = 1
+
+.PHONY: help demo test build bench aot asan format lint clean deps configure
+help:
+	@echo "make demo    set up, build, look at this machine and run a program on it"
+	@echo "make test    set up, build, run all tests"
+	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
+	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
+	@echo "make bench   figures of this machine"
+	@echo "make asan    the tests under the address and undefined-behaviour sanitizers"
+	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
+
+deps:
+	@command -v python3 >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq python3 >/dev/null; \
+	  else echo "setup: python3 is missing; install it and start again: sudo apt-get install -y python3"; exit 1; fi; }
+	@setup/deps $(DEPS_GROUPS)
+
+configure: deps
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+
+build: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+test: build
+	@cd $(BUILD) && ctest --output-on-failure -LE offline_tpu -j $(JOBS)
+
+demo: build
+	@BUILD=$(BUILD) setup/demo
+
+aot: DEPS_GROUPS += aot
+aot: build
+	@test -x $(BUILD)/bin/tpubridge-aot || { echo "tpubridge-aot was not built; see $(BUILD).log"; exit 1; }
+	@echo "ready: $(BUILD)/bin/tpubridge fit FILE.mlir --tpu v5e"
+
+bench: build
+	@$(BUILD)/bin/tpubridge_bench
+
+asan:
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)-asan CMAKE_FLAGS="-DTPUBRIDGE_SANITIZE=ON -DTPUBRIDGE_BENCH=OFF"
+
+SOURCES = $$(git ls-files '*.h' '*.cc')
+format:
+	@command -v clang-format >/dev/null || { echo "install it first: apt-get install -y clang-format"; exit 1; }
+	@clang-format -i $(SOURCES)
+lint: configure
+	@command -v clang-tidy >/dev/null || { echo "install it first: apt-get install -y clang-tidy clang-format"; exit 1; }
+	@clang-format --dry-run --Werror $(SOURCES)
+	@git ls-files 'tpubridge/*.cc' 'tools/*.cc' | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p $(BUILD)
+
+clean:
+	@rm -rf build build-* build*.log
