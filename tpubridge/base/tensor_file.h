@@ -1,0 +1,46 @@
+// Tensors in files: .safetensors (many, named) and .npy (one).
+//
+// Nothing that a file says about itself is believed before it is checked against the file's real size: a
+// damaged or hostile file gives a FileError with the path, the tensor and the byte offset, never a crash and
+// never a large allocation. Writing is atomic (files.h).
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tpubridge/base/files.h"
+#include "tpubridge/base/host_tensor.h"
+
+namespace tpubridge {
+
+struct TensorFile {
+  std::vector<HostTensor> tensors;              // in the order of their data in the file
+  std::map<std::string, std::string> metadata;  // free text of .safetensors
+
+  [[nodiscard]] const HostTensor* find(std::string_view name) const;  // null where there is none
+};
+
+enum class Load {
+  copy,  // into memory of our own
+  map,   // the file itself as memory where it is aligned; it must not be shortened or rewritten meanwhile
+};
+
+// By the ending of the name: .safetensors or .npy. A tensor of a .npy file is named after the file.
+[[nodiscard]] TensorFile read_tensors(const Path& path, Load load = Load::copy);
+void write_tensors(const Path& path, std::span<const HostTensor> tensors);
+
+// Every type of the format but the 6-bit floats. F4 is packed in the file (low half first), a byte each in
+// memory. A type that the format does not have (c128, s4, …) throws ArgumentError when written.
+[[nodiscard]] TensorFile read_safetensors(const Path& path, Load load = Load::copy);
+void write_safetensors(const Path& path, std::span<const HostTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// Versions 1 to 3; Fortran order and big-endian numbers are turned into ours. bf16 is the type V2, as
+// ml_dtypes writes it; of the 8-bit floats there is only f8e5m2 (its f1), for the others share one name.
+[[nodiscard]] HostTensor read_npy(const Path& path);
+void write_npy(const Path& path, const HostTensor& tensor);
+
+}  // namespace tpubridge
