@@ -1,0 +1,42 @@
+// The subcommands of `tpubridge`. Each stands in a file of its own and is added by one function:
+//
+//   void add_NAME(CLI::App& root, Invocation& call) {
+//     auto options = std::make_shared<Options>();
+//     CLI::App* app = root.add_subcommand("NAME", "what it does, in a line");
+//     app->add_option("FILE", options->file, "…")->required();
+//     add_json(*app, call);
+//     app->footer("Examples:\n  tpubridge NAME …");
+//     app->callback([options, &call] { call.body = [options, &call] { return run(*options, call.json); }; });
+//   }
+//
+// A new one is declared here and is one row of the table in main.cc. The body runs after the whole command
+// line was read and returns the exit code. What it throws (base/errors.h) is shown by main(), as text on
+// stderr or, with --json, as {"error": {…}} on stdout, with exit code 1.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace tpubridge::tools {
+
+// The exit codes of the command; the manual is docs/command.md.
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;  // an error, or an unhealthy machine
+inline constexpr int kDoesNotFit = 2;
+inline constexpr int kBadUsage = 64;
+inline constexpr int kInterrupted = 130;
+
+// What the command line asked for.
+struct Invocation {
+  bool json = false;
+  std::function<int()> body;
+};
+
+void add_json(CLI::App& app, Invocation& call);  // the option --json
+
+void add_completion(CLI::App& root, Invocation& call);
+
+}  // namespace tpubridge::tools

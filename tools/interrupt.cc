@@ -1,0 +1,71 @@
+#include "tools/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <string_view>
+
+namespace tpubridge::tools {
+namespace {
+
+std::atomic<const char*> phase{"working"};
+std::atomic<bool> as_json{false};
+std::atomic<int> held{0}, pending{0};
+
+// Only what a signal handler may call.
+void say(int to, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(to, text.data(), text.size());
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+[[noreturn]] void leave(int signal) {
+  const bool json = as_json.load();
+  const int to = json ? STDOUT_FILENO : STDERR_FILENO;
+  say(to, json ? R"({"error":{"error_type":"Interrupted","message":"interrupted by )"
+               : "\nerror: interrupted by ");
+  say(to, signal == SIGINT ? "Ctrl-C" : "SIGTERM");
+  say(to, " while ");
+  say(to, phase.load());
+  say(to, json ? "\",\"details\":{}}}\n" : "\n");
+  _exit(128 + signal);
+}
+
+void on_signal(int signal) {
+  if (held.load() > 0)
+    pending = signal;
+  else
+    leave(signal);
+}
+
+}  // namespace
+
+void handle_interrupts(bool json) {
+  as_json = json;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int s : {SIGINT, SIGTERM}) {
+    struct sigaction old {};
+    // A shell starts background jobs with SIGINT ignored: that stays.
+    if (sigaction(s, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;
+    sigaction(s, &action, nullptr);
+  }
+}
+
+void set_phase(const char* doing) {
+  std::fflush(stdout);
+  phase = doing;
+}
+
+NoInterrupts::NoInterrupts() { ++held; }
+
+NoInterrupts::~NoInterrupts() {
+  if (--held == 0 && pending.load() != 0) leave(pending.load());
+}
+
+}  // namespace tpubridge::tools

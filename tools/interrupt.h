@@ -1,0 +1,22 @@
+// Ctrl-C and SIGTERM: the process ends at once with a message and nothing half-written. A compile cannot be
+// stopped from outside, so the handler leaves by _exit; saving a file is the one thing that it waits for.
+#pragma once
+
+namespace tpubridge::tools {
+
+void handle_interrupts(bool json);  // installs the handlers; with `json` the message is an object on stdout
+
+// What is going on, for the message: a string that lives for ever ("compiling"). Flushes stdout, since _exit
+// does not.
+void set_phase(const char* doing);
+
+// Holds interrupts back while it lives, on all threads, and delivers them then. Only for what is short.
+class NoInterrupts {
+ public:
+  NoInterrupts();
+  ~NoInterrupts();
+  NoInterrupts(const NoInterrupts&) = delete;
+  NoInterrupts& operator=(const NoInterrupts&) = delete;
+};
+
+}  // namespace tpubridge::tools
