@@ -1,0 +1,151 @@
+// tpubridge-aot REQUEST.json RESPONSE.json: compiles one program with libtpu for a TPU that is not here.
+//
+// A process of its own, because libtpu may abort, hang or take all memory, and because it is an x86_64 library.
+// Whatever happens short of that is told in RESPONSE.json, written in one piece (libtpu prints on stdout and
+// stderr). aot/protocol.h describes both documents.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/base/files.h"
+#include "tpubridge/base/json.h"
+#include "tpubridge/pjrt/plugin.h"
+#include "tpubridge/pjrt/topology.h"
+
+namespace {
+
+using nlohmann::json;
+using namespace tpubridge;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// libtpu reads these when it is loaded. Nothing may ask the network, and nothing here touches a TPU, so that
+// many such processes may run at once, beside one that trains.
+void prepare_environment(const JsonReader& request) {
+  const std::string type = request.text("accelerator_type");
+  setenv("TPU_SKIP_MDS_QUERY", "1", 1);
+  setenv("TPU_WORKER_HOSTNAMES", "localhost", 1);
+  setenv("TPU_WORKER_ID", "0", 1);
+  setenv("TPU_ACCELERATOR_TYPE", type.c_str(), 1);
+  setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 1);
+  setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);
+  unsetenv("XLA_FLAGS");  // meant for the plugin of the parent; ours come by the request
+}
+
+json describe_topology(const pjrt::Topology& topology) {
+  const auto devices = topology.devices();
+  std::set<std::vector<int64_t>> places;
+  std::set<int> hosts;
+  for (const auto& d : devices) places.insert(d.coords()), hosts.insert(d.process_index);
+  json out = {{"platform", topology.platform_name()},
+              {"devices", devices.size()},
+              {"chips", places.size()},
+              {"hosts", hosts.size()}};
+  if (!devices.empty()) {
+    out["device_kind"] = devices.front().kind;
+    for (const auto& [name, value] : devices.front().attributes) out["attributes"][name] = pjrt::to_string(value);
+  }
+  return out;
+}
+
+pjrt::CompileOptions options_of(const JsonReader& request) {
+  pjrt::CompileOptions out;
+  out.num_replicas = static_cast<int>(request.integer("replicas"));
+  out.num_partitions = static_cast<int>(request.integer("partitions"));
+  out.use_spmd_partitioning = out.num_partitions > 1;
+  out.use_shardy = request.flag("shardy");
+  for (const auto& [name, value] : request.json().at("xla_options").items()) {
+    if (value.is_boolean()) out.overrides[name] = value.get<bool>();
+    else if (value.is_number_integer()) out.overrides[name] = value.get<int64_t>();
+    else if (value.is_number()) out.overrides[name] = value.get<double>();
+    else out.overrides[name] = value.get<std::string>();
+  }
+  return out;
+}
+
+json numbers_of(const pjrt::Executable& program) {
+  const pjrt::ProgramMemory m = program.memory();
+  json out = {{"memory",
+               {{"arguments", m.arguments},
+                {"outputs", m.outputs},
+                {"temporaries", m.temporaries},
+                {"aliased", m.aliased},
+                {"code", m.code},
+                {"peak", m.peak}}}};
+  json& cost = out["cost"] = json::object();
+  for (const auto& [name, value] : program.cost_analysis()) {
+    if (const auto* f = std::get_if<float>(&value)) cost[name] = *f;
+    if (const auto* i = std::get_if<int64_t>(&value)) cost[name] = *i;
+  }
+  return out;
+}
+
+// Fills the response step by step, so that it names the stage that failed.
+void work(const Path& request_file, json& response) {
+  const JsonReader request = JsonReader::of_file(request_file);
+  prepare_environment(request);
+  const pjrt::Program program{read_file(request.text("program")), "mlir"};
+
+  response["stage"] = "load";
+  const auto start = std::chrono::steady_clock::now();
+  const auto plugin = pjrt::Plugin::load(request.text("libtpu"));
+
+  response["stage"] = "topology";
+  pjrt::Values options;
+  if (const std::string cores = request.text("chip_config"); !cores.empty()) options["chip_config_name"] = cores;
+  const pjrt::Topology topology(plugin, request.text("topology"), options);
+  response["topology"] = describe_topology(topology);
+  response["load_seconds"] = seconds_since(start);
+
+  response["stage"] = "compile";
+  const auto compile_start = std::chrono::steady_clock::now();
+  const pjrt::Executable executable = topology.compile(program, options_of(request));
+  response["compile_seconds"] = seconds_since(compile_start);
+
+  response["stage"] = "report";
+  response.update(numbers_of(executable));
+  if (const std::string to = request.text("executable"); !to.empty()) write_file(to, executable.serialize());
+  response["stage"] = "done";
+}
+
+json describe_error(const Error& e) {
+  return {{"type", e.type_name()},
+          {"message", e.message()},
+          {"hint", e.hint()},
+          {"code", static_cast<int>(e.code())},
+          {"xla_code", e.detail("xla_code")}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fputs("usage: tpubridge-aot REQUEST.json RESPONSE.json\n(started by `tpubridge fit`)\n", stderr);
+    return 64;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
+  json response = {{"stage", "request"}};
+  try {
+    work(argv[1], response);
+  } catch (const Error& e) {
+    response["error"] = describe_error(e);
+  } catch (const std::exception& e) {
+    response["error"] = {{"type", "std::exception"}, {"message", e.what()}};
+  }
+  try {
+    write_file(argv[2], response.dump(-1, ' ', false, json::error_handler_t::replace));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tpubridge-aot: %s\n", e.what());
+    _exit(74);
+  }
+  _exit(0);  // libtpu's threads and static destructors are not waited for
+}
