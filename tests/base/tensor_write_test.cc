@@ -19,9 +19,9 @@ const std::vector<DType> kSafetensorsTypes = {
     DType::f8e4m3fn, DType::f8e8m0fnu, DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::s16,
     DType::u16,      DType::f16,       DType::bf16,       DType::s32,        DType::u32,
     DType::f32,      DType::c64,       DType::f64,        DType::s64,        DType::u64};
-const std::vector<DType> kNpyTypes = {
-    DType::pred, DType::s8,  DType::s16, DType::s32, DType::s64, DType::u8,   DType::u16,  DType::u32,
-    DType::u64,  DType::f16, DType::f32, DType::f64, DType::c64, DType::c128, DType::bf16, DType::f8e5m2};
+const std::vector<DType> kNpyTypes = {DType::pred, DType::s8,  DType::s16, DType::s32,  DType::s64,
+                                      DType::u8,   DType::u16, DType::u32, DType::u64,  DType::f16,
+                                      DType::f32,  DType::f64, DType::c64, DType::c128, DType::bf16};
 
 class Random {
  public:

@@ -36,6 +36,7 @@ constexpr Cause kCauses[] = {
     {ENFILE, Code::resource_exhausted, "Too many files are open on this machine."},
     {ENOMEM, Code::resource_exhausted, "Not enough memory is free."},
     {ENAMETOOLONG, Code::invalid_argument, "Choose a shorter name."},
+    {ENOEXEC, Code::invalid_argument, "It is not a program that this machine can run."},
     {ELOOP, Code::invalid_argument, "A symbolic link points to itself."},
 };
 

@@ -157,9 +157,9 @@ std::optional<NpyType> npy_type(std::string_view descr) {
 
 std::optional<std::string> npy_descr(DType t) {
   const auto* row = std::ranges::find(kRows, t, &Row::dtype);
-  if (row == kRows.end()) return std::nullopt;
-  const bool no_order = bits(t) == 8 && t != DType::f8e5m2;
-  return std::string(no_order ? "|" : "<").append(row->code);
+  // numpy refuses to read the f1 that it lets ml_dtypes write.
+  if (row == kRows.end() || t == DType::f8e5m2) return std::nullopt;
+  return std::string(bits(t) == 8 ? "|" : "<").append(row->code);
 }
 
 }  // namespace tpubridge

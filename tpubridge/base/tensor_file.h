@@ -39,7 +39,8 @@ void write_safetensors(const Path& path, std::span<const HostTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
 // Versions 1 to 3; Fortran order and big-endian numbers are turned into ours. bf16 is the type V2, as
-// ml_dtypes writes it; of the 8-bit floats there is only f8e5m2 (its f1), for the others share one name.
+// ml_dtypes writes it (f1, its f8e5m2, is read as well); other 8-bit floats and 4-bit numbers have no name of
+// their own here.
 [[nodiscard]] HostTensor read_npy(const Path& path);
 void write_npy(const Path& path, const HostTensor& tensor);
 
