@@ -12,6 +12,7 @@
 
 #include "tpubridge/base/log.h"
 #include "tpubridge/pjrt/api.h"
+#include "tpubridge/pjrt/host_cpu.h"
 #include "tpubridge/pjrt/load_check.h"
 
 namespace tpubridge::pjrt {
@@ -76,6 +77,7 @@ const PJRT_Api* Plugin::open(const std::string& path) {
   using GetApi = const PJRT_Api* (*)();
   const auto get = reinterpret_cast<GetApi>(dlsym(library, "GetPjrtApi"));
   if (!get) refuse(path, "it exports no GetPjrtApi", "This is a shared library, but not a PJRT plugin");
+  hide_sve_if_missing(library);
   const PJRT_Api* api = get();
   if (!api)
     refuse(path, "GetPjrtApi returned nothing", "The plugin refused to start; its own log may say why");

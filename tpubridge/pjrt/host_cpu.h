@@ -1,0 +1,11 @@
+// Shows a plugin the CPU as it is, where the machine hides a part of it. Internal to the folder.
+#pragma once
+
+namespace tpubridge::pjrt {
+
+// LLVM inside the XLA CPU plugin concludes from the CPU's model that it has SVE. A virtual machine may hide
+// SVE: then the first vectorised program kills the process (SIGILL). Where that is so, `library` (of dlopen)
+// is made to read a model of the same family without SVE from /proc/cpuinfo. Does nothing anywhere else.
+void hide_sve_if_missing(void* library);
+
+}  // namespace tpubridge::pjrt
