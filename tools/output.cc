@@ -17,12 +17,15 @@ std::string json_text(const nlohmann::ordered_json& value) {
   return value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// The message on its own lines, then the facts, then what to do.
+// The message on its own lines, then the facts, then what to do. A message about a place in a file
+// ("a.mlir:3:10: error: …") already says these.
 std::string error_text(const Error& e) {
-  std::string out = paint("error:", Colour::red, stderr) + " " + e.message();
+  const bool located = !e.detail("line").empty();
+  std::string out = located ? e.message() : paint("error:", Colour::red, stderr) + " " + e.message();
   if (out.back() != '\n') out += '\n';
   for (const auto& [key, value] : e.details())
-    out += fmt::format("  {}: {}\n", paint(key, Colour::dim, stderr), value);
+    if (!located || (key != "file" && key != "line" && key != "column"))
+      out += fmt::format("  {}: {}\n", paint(key, Colour::dim, stderr), value);
   if (!e.hint().empty()) out += fmt::format("  {} {}\n", paint("→", Colour::blue, stderr), e.hint());
   return out;
 }

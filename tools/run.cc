@@ -1,0 +1,270 @@
+// `tpubridge run`: compiles a StableHLO program, runs it, tells and saves what comes out.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
+#include "tools/picture.h"
+#include "tools/program_file.h"
+#include "tools/run_inputs.h"
+#include "tools/run_report.h"
+#include "tools/session.h"
+#include "tpubridge/base/tensor_file.h"
+
+namespace tpubridge::tools {
+namespace {
+
+struct Options {
+  std::string file, plugin, out, show;
+  InputOptions inputs;
+  std::optional<int> devices, replicas, partitions;
+  int repeat = 0;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// What would fail only after a long compile is looked at before it.
+void check_target(const std::string& file, std::initializer_list<std::string_view> endings) {
+  const Path path(file);
+  if (std::ranges::find(endings, path.extension().string()) == endings.end()) {
+    std::string known;
+    for (const auto e : endings) known += (known.empty() ? "" : " or ") + std::string(e);
+    throw ArgumentError(fmt::format("cannot write {}: the name must end in {}", file, known),
+                        {{"file", file}});
+  }
+  const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed))
+    throw file_error("write", path, failed ? failed.value() : ENOENT);
+  if (access(folder.c_str(), W_OK) != 0) throw file_error("write", path, errno);
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+// Says on a terminal what takes its time, and takes it back.
+class Progress {
+ public:
+  Progress(const std::string& text, bool json) : shown_(!json && coloured(stderr)) {
+    if (shown_) fmt::print(stderr, "{} …", text), std::fflush(stderr);
+  }
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  bool shown_;
+};
+
+using Buffers = std::vector<std::vector<pjrt::Buffer>>;  // a list a device
+
+// A compiled program with its arguments on the devices.
+class Runner {
+ public:
+  Runner(const pjrt::Client& client, const pjrt::LoadedExecutable& program,
+         std::vector<std::vector<HostTensor>> inputs)
+      : client_(client), program_(program), inputs_(std::move(inputs)) {
+    for (const auto& list : inputs_) buffers_.emplace_back().reserve(list.size());
+    for (size_t d = 0; d < inputs_.size(); ++d)
+      for (const HostTensor& tensor : inputs_[d]) buffers_[d].push_back(upload(tensor, d));
+  }
+
+  // Runs once and waits for all outputs; how long it took.
+  double run(Buffers& outputs) {
+    restore_donated();
+    std::vector<std::vector<const pjrt::Buffer*>> arguments;
+    for (const auto& list : buffers_) {
+      auto& pointers = arguments.emplace_back();
+      for (const auto& buffer : list) pointers.push_back(&buffer);
+    }
+    outputs.clear();
+    const auto start = std::chrono::steady_clock::now();
+    outputs = program_.execute_all(arguments);
+    for (const auto& list : outputs)
+      for (const auto& buffer : list) buffer.wait();
+    return seconds_since(start);
+  }
+
+ private:
+  pjrt::Buffer upload(const HostTensor& tensor, size_t device) const {
+    return client_.to_device({tensor.data.get(), tensor.shape, {}}, *program_.devices()[device],
+                             pjrt::HostSemantics::copy);
+  }
+
+  // A program may take arguments for good: each run needs them anew.
+  void restore_donated() {
+    for (size_t d = 0; d < buffers_.size(); ++d)
+      for (size_t i = 0; i < buffers_[d].size(); ++i)
+        if (buffers_[d][i].deleted()) buffers_[d][i] = upload(inputs_[d][i], d), buffers_[d][i].wait();
+  }
+
+  const pjrt::Client& client_;
+  const pjrt::LoadedExecutable& program_;
+  std::vector<std::vector<HostTensor>> inputs_;
+  Buffers buffers_;
+};
+
+pjrt::LoadedExecutable compile(const pjrt::Client& client, const ProgramFile& program) {
+  try {
+    return client.compile({program.code}, compile_options(program));
+  } catch (const Error& e) {
+    if (const auto located = locate(e, program)) std::rethrow_exception(located);
+    throw;
+  }
+}
+
+std::vector<HostTensor> fetch(const Buffers& outputs) {
+  std::vector<HostTensor> out;
+  const bool many = outputs.size() > 1;
+  for (size_t i = 0; i < outputs.at(0).size(); ++i)
+    for (size_t d = 0; d < outputs.size(); ++d) {
+      const pjrt::Buffer& buffer = outputs[d][i];
+      const auto bytes = static_cast<size_t>(buffer.shape().bytes());
+      const auto data = aligned_bytes(bytes);
+      buffer.to_host(data.get(), bytes);
+      out.push_back({many ? fmt::format("out{}.{}", i, d) : fmt::format("out{}", i), buffer.shape(), data});
+    }
+  return out;
+}
+
+void save(const Options& options, RunReport& report) {
+  const NoInterrupts hold;
+  if (!options.out.empty()) {
+    write_tensors(options.out, report.outputs);
+    report.saved_to = options.out;
+  }
+  if (!report.picture_file.empty()) write_file(report.picture_file, pgm_picture(picture_of(report.outputs)));
+}
+
+void check_options(const Options& options) {
+  if (!options.out.empty()) check_target(options.out, {".safetensors", ".npy"});
+  if (!options.show.empty() && options.show != "ascii") check_target(options.show, {".pgm"});
+}
+
+ProgramFile read(const Options& options) {
+  ProgramFile program = read_program(options.file);
+  program.replicas = options.replicas.value_or(program.replicas);
+  program.partitions = options.partitions.value_or(program.partitions);
+  return program;
+}
+
+std::shared_ptr<pjrt::Client> open(const Options& options, const ProgramFile& program) {
+  const int needed = program.replicas * program.partitions;
+  if (options.devices && *options.devices < needed)
+    throw ArgumentError(
+        fmt::format("{} needs {} ({} × {}), --devices gives {}", options.file,
+                    human_count(needed, "device", "devices"),
+                    human_count(program.replicas, "replica", "replicas"),
+                    human_count(program.partitions, "partition", "partitions"), *options.devices),
+        {{"file", options.file}}, fmt::format("Use --devices {}.", needed));
+  set_phase("opening the plugin");
+  return open_client(options.plugin, options.devices || needed == 1 ? options.devices : needed);
+}
+
+RunReport execute(const Options& options, const ProgramFile& program, const pjrt::Client& client, bool json) {
+  RunReport report;
+  set_phase("compiling");
+  std::optional<Progress> progress(std::in_place, "compiling " + options.file, json);
+  const auto start = std::chrono::steady_clock::now();
+  const pjrt::LoadedExecutable compiled = compile(client, program);
+  report.compile_s = seconds_since(start);
+  progress.reset();
+  if (!compiled.signature())
+    throw UnsupportedError("this plugin does not tell what the program takes",
+                           {{"plugin", client.plugin().path()}});
+
+  report.file = options.file;
+  report.plugin = client.plugin().path();
+  report.platform = client.platform_name();
+  report.device_kind = compiled.devices().at(0)->info().kind;
+  for (const pjrt::Device* d : compiled.devices()) report.devices.push_back(d->id());
+  report.replicas = program.replicas;
+  report.partitions = program.partitions;
+  report.memory = compiled.info().memory();
+  report.parameters = compiled.signature()->parameters;
+
+  set_phase("running");
+  const auto devices = static_cast<int>(compiled.devices().size());
+  Runner runner(client, compiled, gather_inputs(report.parameters, devices, options.inputs));
+  Buffers outputs;
+  report.first_run_s = runner.run(outputs);
+  for (int i = 0; i < options.repeat; ++i) report.repeat_s.push_back(runner.run(outputs));
+  report.outputs = fetch(outputs);
+  return report;
+}
+
+int run(const Options& options, bool json) {
+  check_options(options);
+  const ProgramFile program = read(options);
+  const auto client = open(options, program);
+  RunReport report = execute(options, program, *client, json);
+
+  set_phase("saving");
+  if (options.show == "ascii")
+    report.picture = ascii_picture(picture_of(report.outputs), terminal_columns());
+  else
+    report.picture_file = options.show;
+  if (!json) print(to_text(report));
+  save(options, report);
+  if (json) print_json(to_json(report));
+  for (const std::string& file : {report.saved_to, report.picture_file})
+    if (!json && !file.empty()) print(fmt::format("saved {}\n", file));
+  return kOk;
+}
+
+}  // namespace
+
+void add_run(CLI::App& root, Invocation& call) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("run", "Run a StableHLO program and tell what comes out");
+  app->add_option("FILE", o->file, "StableHLO: MLIR text, bytecode, or a file of jax.export")->required();
+  app->add_option("--in", o->inputs.files,
+                  "Arguments: .safetensors with arg0, arg1, …, or .npy files in their order")
+      ->type_name("FILE");
+  app->add_option("--random", o->inputs.random_seed, "Fill arguments that no file gives with random numbers")
+      ->type_name("SEED");
+  app->add_option("--out", o->out,
+                  "Save the outputs as out0, out1, … (.safetensors, or .npy for a single one)")
+      ->type_name("FILE");
+  app->add_option("--plugin", o->plugin,
+                  "PJRT plugin: a path, or tpu, cuda, cpu (default: the best one here)")
+      ->type_name("P");
+  app->add_option("--devices", o->devices, "Number of devices; the CPU plugin pretends to have as many")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--replicas", o->replicas, "Replicas of the program (default: what its module says)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--partitions", o->partitions, "Partitions of the program (default: what its module says)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--repeat", o->repeat, "Run N more times and tell the median")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000));
+  app->add_option("--show", o->show, "Show a 2-D output as a picture: ascii, or a file .pgm")
+      ->type_name("ascii|FILE");
+  add_json(*app, call);
+  app->footer(
+      "Examples:\n"
+      "  tpubridge run examples/programs/mandelbrot.mlir --show ascii --repeat 10\n"
+      "  tpubridge run model.mlir --random 0 --repeat 20\n"
+      "  tpubridge run model.mlir --in x.npy weights.npy --out y.safetensors\n"
+      "  tpubridge run sharded.mlir --in parts.safetensors --devices 4   (arg0.0 to arg0.3: one for each "
+      "device)");
+  app->callback([o, &call] { call.body = [o, &call] { return run(*o, call.json); }; });
+}
+
+}  // namespace tpubridge::tools
