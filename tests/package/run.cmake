@@ -1,11 +1,17 @@
-# Installs into an empty folder, builds the consumer against it and runs it.
+# Installs into an empty folder, builds the README's program against it and runs it.
 function(step)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 set(work ${BUILD_DIR}/package-test)
 file(REMOVE_RECURSE ${work})
+file(READ ${SOURCE_DIR}/../../README.md readme)
+string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
+if(NOT found)
+  message(FATAL_ERROR "README.md has no C++ program")
+endif()
+file(WRITE ${work}/main.cc "${CMAKE_MATCH_1}")
 step(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/root)
-step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/consumer -G Ninja -DCMAKE_PREFIX_PATH=${work}/root
+step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/consumer -G Ninja -DCMAKE_PREFIX_PATH=${work}/root -DMAIN=${work}/main.cc
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=${FLAGS})
 step(${CMAKE_COMMAND} --build ${work}/consumer)
 step(${work}/consumer/consumer)
