@@ -67,11 +67,59 @@ def gpt2_step(batch=4, layers=12, width=768, heads=12, length=1024, vocabulary=5
     return jax.jit(step, donate_argnums=(0, 1, 2)).lower(w, w, w, shape(), tokens)
 
 
+def mandelbrot(rows=400, columns=1000, steps=200):
+    """The Mandelbrot set: how slowly each point escapes, on a scale for the eye. No arguments."""
+    def picture():
+        y = jnp.linspace(-1.25, 1.25, rows, dtype=f32)[:, None]
+        x = jnp.linspace(-2.25, 0.875, columns, dtype=f32)[None, :]
+        zero = jnp.zeros((rows, columns), f32)
+
+        def turn(state):
+            n, a, b, count = state
+            a, b = a * a - b * b + x, 2 * a * b + y
+            inside = a * a + b * b <= 4
+            # A point that has escaped is put where it stays, so that nothing overflows.
+            return n + 1, jnp.where(inside, a, 4), jnp.where(inside, b, 4), count + inside.astype(f32)
+
+        *_, count = jax.lax.while_loop(lambda s: s[0] < steps, turn, (0, zero, zero, zero))
+        return jnp.log1p(count)
+
+    return jax.jit(picture).lower()
+
+
+def life(generations=120, rows=36, columns=72):
+    """Conway's game of life: a glider gun and what it has shot after some generations. No arguments."""
+    gun = ["                        x           ",
+           "                      x x           ",
+           "            xx      xx            xx",
+           "           x   x    xx            xx",
+           "xx        x     x   xx              ",
+           "xx        x   x xx    x x           ",
+           "          x     x       x           ",
+           "           x   x                    ",
+           "            xx                      "]
+
+    def board():
+        start = jnp.zeros((rows, columns), jnp.int32)
+        start = start.at[2:2 + len(gun), 2:2 + len(gun[0])].set(
+            jnp.array([[c == "x" for c in line] for line in gun], jnp.int32))
+
+        def generation(_, now):
+            edged = jnp.pad(now, 1)
+            around = sum(edged[1 + dy:rows + 1 + dy, 1 + dx:columns + 1 + dx]
+                         for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx)
+            return ((around == 3) | ((around == 2) & (now == 1))).astype(jnp.int32)
+
+        return jax.lax.fori_loop(0, generations, generation, start)
+
+    return jax.jit(board).lower()
+
+
 def shape(*dims, dtype=f32):
     return jax.ShapeDtypeStruct(dims, dtype)
 
 
-PROGRAMS = {"mlp_step": mlp_step, "gpt2_step": gpt2_step}
+PROGRAMS = {"mlp_step": mlp_step, "gpt2_step": gpt2_step, "mandelbrot": mandelbrot, "life": life}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PROGRAMS:
