@@ -27,7 +27,7 @@ namespace tpubridge::hlo {
 struct ModuleOptions {
   std::string name = "program";
   int64_t replicas = 1, partitions = 1;
-  std::vector<Mesh> meshes;  // declared to Shardy
+  std::vector<Mesh> meshes = {};  // declared to Shardy
 };
 
 struct ParameterAttrs {

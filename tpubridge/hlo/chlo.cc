@@ -42,7 +42,10 @@ Value asinh(Value x) { return of_math("chlo.asinh", x); }
 Value atan(Value x) { return of_math("chlo.atan", x); }
 Value atanh(Value x) { return of_math("chlo.atanh", x); }
 Value bessel_i1e(Value x) { return of_float("chlo.bessel_i1e", x); }
-Value conj(Value x) { return of_math("chlo.conj", x); }
+Value conj(Value x) {
+  if (!is_complex(x.dtype())) fail("chlo.conj", "takes complex numbers alone", x);
+  return Op("chlo.conj", {x}).result(x.type());
+}
 Value cosh(Value x) { return of_math("chlo.cosh", x); }
 Value digamma(Value x) { return of_float("chlo.digamma", x); }
 Value erf(Value x) { return of_float("chlo.erf", x); }

@@ -14,7 +14,7 @@ namespace tpubridge::hlo {
 [[nodiscard]] Value atan(Value x);
 [[nodiscard]] Value atanh(Value x);
 [[nodiscard]] Value bessel_i1e(Value x);
-[[nodiscard]] Value conj(Value x);
+[[nodiscard]] Value conj(Value x);  // of complex numbers alone
 [[nodiscard]] Value cosh(Value x);
 [[nodiscard]] Value digamma(Value x);
 [[nodiscard]] Value erf(Value x);
