@@ -226,7 +226,7 @@ PJRT_Device_MemoryStats_Args Raw::memory(PJRT_Device* device) const {
   return a;
 }
 
-std::string doubling(int n) {
+std::string doubling(int64_t n) {
   const std::string type = "tensor<" + std::to_string(n) + "xf32>";
   return "func.func @main(%x: " + type + ") -> " + type + " { %y = stablehlo.add %x, %x : " + type +
          " return %y : " + type + " }";

@@ -83,7 +83,7 @@ class Raw : public testing::Test {
 };
 
 // f32[n] → x + x
-std::string doubling(int n);
+std::string doubling(int64_t n);
 
 // The least that compiles: one replica, one partition.
 extern const std::string kOptions;

@@ -8,6 +8,8 @@
 #include <map>
 #include <mutex>
 
+#include "tpubridge/pjrt/host_cpu.h"
+
 namespace fake {
 namespace {
 
@@ -16,6 +18,7 @@ const PJRT_Api* load() {
   if (!path) path = FAKE_PJRT_UNDER_DEFAULT;
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) throw Failure{PJRT_Error_Code_NOT_FOUND, std::string("FAKE_PJRT_UNDER: ") + dlerror()};
+  tpubridge::pjrt::hide_sve_if_missing(library);
   const auto get = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"));
   const PJRT_Api* api = get ? get() : nullptr;
   if (!api) throw Failure{PJRT_Error_Code_FAILED_PRECONDITION, std::string(path) + " is no PJRT plugin"};
