@@ -71,7 +71,6 @@ TEST(Errors, CodeNames) {
   EXPECT_EQ(to_string(Code::unauthenticated), "UNAUTHENTICATED");
   EXPECT_EQ(static_cast<int>(Code::unauthenticated), 16) << "PJRT numbers them so";
   EXPECT_EQ(static_cast<int>(Code::data_loss), 15);
-  EXPECT_EQ(static_cast<int>(Code::unimplemented), 12);
   EXPECT_EQ(to_string(static_cast<Code>(99)), "UNKNOWN");
   EXPECT_EQ(to_string(static_cast<Code>(-1)), "UNKNOWN");
 }

@@ -89,6 +89,7 @@ void check_value(const Variable& v, std::string_view value) {
 Problem unknown(std::string_view name) {
   // The common prefix says nothing about which name was meant.
   std::vector<std::string_view> known;
+  known.reserve(kTable.size());
   for (const Variable& v : kTable) known.push_back(v.name.substr(kPrefix.size()));
   const std::string best = std::string(kPrefix).append(nearest(name.substr(kPrefix.size()), known));
   return {std::string(name), best,
@@ -136,7 +137,7 @@ int64_t parse_integer(const Variable& v, std::string_view value) {
 }
 
 std::string parse_choice(const Variable& v, std::string_view value) {
-  const std::string low = lower(value);
+  std::string low = lower(value);
   for (std::string_view rest = v.allowed; !low.empty() && !rest.empty();) {
     const auto bar = rest.find('|');
     if (rest.substr(0, bar) == low) return low;

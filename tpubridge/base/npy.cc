@@ -50,8 +50,7 @@ Head read_head(const OpenFile& file, const Path& path) {
 void swap_bytes(std::span<std::byte> data, DType t) {
   const size_t width = static_cast<size_t>(bits(t)) / 8 / (is_complex(t) ? 2 : 1);
   if (width == 1) return;
-  for (size_t i = 0; i + width <= data.size(); i += width)
-    std::reverse(data.begin() + i, data.begin() + i + width);
+  for (size_t i = 0; i + width <= data.size(); i += width) std::ranges::reverse(data.subspan(i, width));
 }
 
 // From column-major to row-major; a fixed width lets the compiler make the copy one move.
@@ -101,7 +100,7 @@ HostTensor read_npy(const Path& path) try {
     throw FileError(fmt::format("{}: its type {} cannot be used", path.string(), quote(header.descr)),
                     {{"path", path.string()}, {"type", header.descr}},
                     "Save plain numbers or bools; for 8-bit floats and 4-bit numbers use .safetensors.",
-                    Code::unimplemented);
+                    Code::invalid_argument);
   HostTensor out{path.stem().string(), {type->dtype, header.dims}, nullptr};
   const uint64_t needed = checked_bytes(path, out.name, start, out.shape);
   const uint64_t there = static_cast<uint64_t>(file.info.st_size) - start;

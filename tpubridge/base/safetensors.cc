@@ -59,11 +59,12 @@ bool packed(DType t) { return t == DType::f4e2m1fn; }  // two to a byte in the f
 
 [[noreturn]] void refuse_type(const Path& path, const std::string& tensor, const std::string& type) {
   std::vector<std::string_view> names;
+  names.reserve(kTypes.size());
   for (const Type& t : kTypes) names.push_back(t.name);
   throw FileError(
       fmt::format("{}: tensor {}: its type {} cannot be used", path.string(), quote(tensor), quote(type)),
       {{"path", path.string()}, {"tensor", tensor}, {"offset", std::to_string(kPrefix)}},
-      fmt::format("Save it as one of {}.", join(names)), Code::unimplemented);
+      fmt::format("Save it as one of {}.", join(names)), Code::invalid_argument);
 }
 
 Entry parse_entry(const Path& path, const std::string& name, const JsonReader& fields) {
@@ -159,10 +160,11 @@ std::shared_ptr<const std::byte[]> load_data(const OpenFile& file, const Path& p
   auto data = aligned_bytes(count * 2);
   // Into the upper half of the memory, from where the bytes are spread over the whole.
   read_exactly(file, path, e.name, {data.get() + count, count}, at);
+  const std::span all(data.get(), count * 2);
   for (size_t i = 0; i < count; ++i) {
-    const std::byte both = data[count + i];
-    data[2 * i] = both & std::byte{15};
-    data[2 * i + 1] = both >> 4;
+    const std::byte both = all[count + i];
+    all[2 * i] = both & std::byte{15};
+    all[2 * i + 1] = both >> 4;
   }
   return data;
 }

@@ -78,12 +78,13 @@ std::vector<std::string> merged_environment(const Command& command) {
         }) == command.environment.end())
       out.emplace_back(whole);
   }
-  for (const auto& [name, value] : command.environment) out.push_back(name + "=" + value);
+  for (const auto& [name, value] : command.environment) out.push_back(fmt::format("{}={}", name, value));
   return out;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> out;
+  out.reserve(words.size() + 1);
   for (auto& word : words) out.push_back(word.data());
   out.push_back(nullptr);
   return out;
