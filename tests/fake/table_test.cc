@@ -75,7 +75,8 @@ TEST_F(Table, MissingFunctionsAreNull) {
 TEST_F(Table, ExtensionsAreChained) {
   const auto types = [](const PJRT_Api* api) {
     std::vector<int> out;
-    for (const auto* e = api->extension_start; e; e = e->next) out.push_back(e->type);
+    for (const auto* e = api->extension_start; e; e = e->next)
+      std::memcpy(&out.emplace_back(), &e->type, sizeof(int));
     return out;
   };
   EXPECT_EQ(types(api_), (std::vector<int>{PJRT_Extension_Type_FFI, 24}));

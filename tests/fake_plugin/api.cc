@@ -73,7 +73,8 @@ void chain(Table& table) {
   PJRT_Extension_Base** next = &table.api()->extension_start;
   for (const int type : table.made_for.extensions) {
     Ffi& extension = table.extensions.emplace_back();
-    extension.base = {sizeof(PJRT_Extension_Base), static_cast<PJRT_Extension_Type>(type), nullptr};
+    extension.base.struct_size = sizeof(PJRT_Extension_Base);
+    std::memcpy(&extension.base.type, &type, sizeof type);  // the enum of our header does not know newer ones
     if (type == PJRT_Extension_Type_FFI && ffi_below()) extension = ffi;
     *next = &extension.base;
     next = &extension.base.next;

@@ -52,6 +52,14 @@ constexpr std::array kExtensionNames = {"GpuCustomCall",
                                         "Callback",
                                         "HostAllocator"};
 
+// A newer plugin has types that our header's enum does not: read as the number it is.
+unsigned type_of(const PJRT_Extension_Base& extension) {
+  unsigned number = 0;
+  static_assert(sizeof extension.type == sizeof number);
+  std::memcpy(&number, &extension.type, sizeof number);
+  return number;
+}
+
 [[noreturn]] void refuse(const std::string& path, const std::string& why, std::string hint) {
   throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}},
                     std::move(hint));
@@ -126,7 +134,7 @@ ApiVersion Plugin::api_version() const {
 std::vector<std::string> Plugin::extensions() const {
   std::vector<std::string> out;
   for (const auto* e = api_->extension_start; e; e = e->next) {
-    const auto i = static_cast<size_t>(e->type);
+    const auto i = static_cast<size_t>(type_of(*e));
     out.push_back(i < kExtensionNames.size() ? kExtensionNames[i] : fmt::format("type {}", i));
   }
   return out;
@@ -142,7 +150,7 @@ void Plugin::register_ffi_handler(const std::string& target, void* handler,
                                   const std::string& platform) const {
   if (!handler) throw ArgumentError("the FFI handler for '" + target + "' is null");
   for (auto* e = api_->extension_start; e; e = e->next) {
-    if (e->type != PJRT_Extension_Type_FFI) continue;
+    if (type_of(*e) != PJRT_Extension_Type_FFI) continue;
     const auto* ffi = reinterpret_cast<const FfiExtension*>(e);
     if (e->struct_size < sizeof(FfiExtension) || !ffi->register_handler) break;
     FfiRegisterArgs args{
