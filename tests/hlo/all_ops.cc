@@ -70,11 +70,16 @@ Sample collective_sample() {
           b.finish({all_reduce(x, Reducer::add), all_reduce(x, Reducer::add, {.groups = uneven}), two[0],
                     two[1], all_gather(x, 1, {.groups = pairs}), reduce_scatter(x, 0, Reducer::add),
                     reduce_scatter(x, 1, Reducer::maximum, {.groups = pairs}), all_to_all(x, 0, 1),
-                    collective_permute(x, {{0, 1}, {1, 2}, {2, 3}}),
-                    collective_broadcast(x, {.groups = {{2, 0, 1, 3}}}), convert(replica_id(b), DType::s32),
+                    collective_permute(x, {{0, 1}, {1, 2}, {2, 3}}), convert(replica_id(b), DType::s32),
                     convert(partition_id(b), DType::s32),
                     all_reduce(x, Reducer::minimum, {.groups = pairs, .channel = 1, .global_ids = true})}),
           4, 1};
+}
+
+Sample broadcast_sample() {
+  Builder b({.name = "broadcast", .replicas = 4});
+  const Value x = b.parameter({DType::f32, {4, 2}});
+  return {"broadcast", b.finish({collective_broadcast(x, {.groups = {{2, 0, 1, 3}}})}), 4, 1};
 }
 
 Sample sharded_sample() {
@@ -103,6 +108,7 @@ std::vector<Sample> all_ops() {
   std::vector<Sample> out;
   for (const Family& f : families()) out.push_back(build(f));
   out.push_back(collective_sample());
+  out.push_back(broadcast_sample());
   out.push_back(sharded_sample());
   out.push_back(gspmd_sample());
   return out;

@@ -32,6 +32,7 @@ struct Sample {
 
 // Collectives and shardings need several devices; their expected values stand in collectives_test.cc.
 [[nodiscard]] Sample collective_sample();  // 4 replicas
+[[nodiscard]] Sample broadcast_sample();   // 4 replicas; the CPU plugin has no collective_broadcast
 [[nodiscard]] Sample sharded_sample();     // 4 partitions, by Shardy
 [[nodiscard]] Sample gspmd_sample();       // 4 partitions, by GSPMD
 

@@ -121,10 +121,9 @@ double to_double(DType t, const Scalar& v) {
 
 void append_scalar(std::string& out, DType t, const Scalar& v) {
   if (t == DType::pred) {
-    std::string digit;
-    append_integer(digit, DType::u2, v);
-    if (digit != "0" && digit != "1") cannot_hold(t, digit);
-    out += digit == "1" ? "true" : "false";
+    const double n = to_double(t, v);
+    if (n != 0 && n != 1) cannot_hold(t, fmt::format("{}", n));
+    out += n == 1 ? "true" : "false";
   } else if (is_int(t)) {
     append_integer(out, t, v);
   } else if (is_float(t)) {

@@ -66,6 +66,7 @@ void check_config(const CustomCall& o) {
       fail(kOp, fmt::format("frontend attribute '{}' is no string", key));
   if (o.operand_layouts.empty() != o.result_layouts.empty() && !o.operand_layouts.empty())
     fail(kOp, "operand layouts need result layouts beside them");
+  if (!o.called.empty() && !o.result_layouts.empty()) fail(kOp, "takes functions or layouts, not both");
 }
 
 }  // namespace

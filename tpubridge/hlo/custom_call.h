@@ -24,7 +24,7 @@ struct CustomCall {
   // Dimensions from minor to major, one list per operand and per result; both or none.
   std::vector<std::vector<int64_t>> operand_layouts = {}, result_layouts = {};
   std::vector<std::pair<int64_t, int64_t>> aliases = {};  // result, operand: they share memory
-  std::vector<std::string> called = {};                   // private functions that it is given
+  std::vector<std::string> called = {};  // private functions that it is given; not with layouts
   std::string mhlo_sharding = {};
   Attributes frontend_attributes = {};  // strings alone
 };
