@@ -37,6 +37,7 @@ struct Invocation {
 
 void add_json(CLI::App& app, Invocation& call);  // the option --json
 
+void add_doctor(CLI::App& root, Invocation& call);
 void add_devices(CLI::App& root, Invocation& call);
 void add_run(CLI::App& root, Invocation& call);
 void add_completion(CLI::App& root, Invocation& call);

@@ -12,7 +12,8 @@ namespace {
 
 std::atomic<const char*> phase{"working"};
 std::atomic<bool> as_json{false};
-std::atomic<int> held{0}, pending{0};
+std::atomic<int> held{0}, pending{0};  // pending: the signal that came
+std::atomic<bool> came{false};
 
 // Only what a signal handler may call.
 void say(int to, std::string_view text) {
@@ -36,10 +37,9 @@ void say(int to, std::string_view text) {
 }
 
 void on_signal(int signal) {
-  if (held.load() > 0)
-    pending = signal;
-  else
-    leave(signal);
+  if (held.load() == 0) leave(signal);
+  pending = signal;
+  came = true;
 }
 
 }  // namespace
@@ -63,6 +63,8 @@ void set_phase(const char* doing) {
 }
 
 NoInterrupts::NoInterrupts() { ++held; }
+
+const std::atomic<bool>* NoInterrupts::requested() { return &came; }
 
 NoInterrupts::~NoInterrupts() {
   if (--held == 0 && pending.load() != 0) leave(pending.load());

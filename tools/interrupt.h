@@ -2,6 +2,8 @@
 // stopped from outside, so the handler leaves by _exit; saving a file is the one thing that it waits for.
 #pragma once
 
+#include <atomic>
+
 namespace tpubridge::tools {
 
 void handle_interrupts(bool json);  // installs the handlers; with `json` the message is an object on stdout
@@ -10,13 +12,15 @@ void handle_interrupts(bool json);  // installs the handlers; with `json` the me
 // does not.
 void set_phase(const char* doing);
 
-// Holds interrupts back while it lives, on all threads, and delivers them then. Only for what is short.
+// Holds interrupts back while it lives, on all threads, and delivers them then: for what is short, and for
+// what looks at requested() (a child process that is to be ended first: Command::cancel).
 class NoInterrupts {
  public:
   NoInterrupts();
   ~NoInterrupts();
   NoInterrupts(const NoInterrupts&) = delete;
   NoInterrupts& operator=(const NoInterrupts&) = delete;
+  [[nodiscard]] static const std::atomic<bool>* requested();  // whether one came
 };
 
 }  // namespace tpubridge::tools
