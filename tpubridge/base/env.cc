@@ -29,6 +29,13 @@ constexpr std::array kTable = {
              Stability::stable},
     Variable{"TPUBRIDGE_DEPS", Type::text, "", "", "folder of the unpacked dependencies, when building",
              Stability::stable},
+    Variable{"TPUBRIDGE_EAGER", Type::flag, "0", "",
+             "run every op of the device at once instead of tracing, to find the one that fails",
+             Stability::stable},
+    Variable{"TPUBRIDGE_FALLBACK", Type::choice, "warn", "allow|warn|error",
+             "what happens when an op has no lowering and would run on the CPU", Stability::stable},
+    Variable{"TPUBRIDGE_GRAPH_LIMIT", Type::integer, "20000", "1..10000000",
+             "traced ops after which the device computes by itself", Stability::stable},
     Variable{"TPUBRIDGE_LIBTPU", Type::text, "", "", "path of the libtpu.so that compiles offline",
              Stability::stable},
     Variable{"TPUBRIDGE_LOG", Type::choice, "warn", "trace|debug|info|warn|error|off",
@@ -39,6 +46,7 @@ constexpr std::array kTable = {
              "path of one more PJRT plugin for the conformance suite", Stability::internal},
     Variable{"TPUBRIDGE_TORCH_DIR", Type::text, "", "", "folder of the torch to build against",
              Stability::stable},
+    Variable{"TPUBRIDGE_WRITE_DOCS", Type::flag, "0", "", "the tests renew the tables in docs/", Stability::internal},
 };
 static_assert(std::is_sorted(kTable.begin(), kTable.end(),
                              [](const Variable& a, const Variable& b) { return a.name < b.name; }));

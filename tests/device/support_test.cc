@@ -1,0 +1,124 @@
+// The support table: docs/ops.md is what this test would write. Run it with TPUBRIDGE_WRITE_DOCS=1 to renew
+// the file.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tests/device/check.h"
+#include "tests/device/samples.h"
+#include "tpubridge/device/kernels.h"
+#include "tpubridge/device/ops.h"
+#include "tpubridge/lower/table.h"
+
+namespace tpubridge {
+namespace {
+
+struct Proof {
+  std::set<char> types;
+  bool gradient = false;
+};
+
+std::map<std::string, Proof> proofs() {
+  std::map<std::string, Proof> out;
+  for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples()})
+    for (const auto& s : family) {
+      auto& p = out[s.row];
+      p.types.insert(s.dtypes.begin(), s.dtypes.end());
+      p.gradient |= s.gradient;
+    }
+  return out;
+}
+
+std::string type_names(const std::set<char>& types) {
+  static const std::vector<std::pair<char, std::string>> names{{'f', "f32"}, {'d', "f64"},   {'b', "bf16"},
+                                                               {'h', "f16"}, {'i', "int64"}, {'o', "bool"}};
+  std::string out;
+  for (const auto& [c, name] : names)
+    if (types.count(c)) out += (out.empty() ? "" : " ") + name;
+  return out;
+}
+
+bool is_view(const c10::FunctionSchema& s) {
+  for (const auto& r : s.returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return true;
+  return false;
+}
+
+std::string becomes(const c10::OperatorHandle& op, const std::string& name) {
+  if (device::has_explicit_kernel(name)) return "kernel";
+  if (is_view(op.schema())) return "view";
+  const auto info = device::describe(op);
+  const bool implicit = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+  if (info.traceable && !implicit && (!composite || (info.row->flags & lower::composite))) return "lowered";
+  return implicit || composite ? "composed" : "CPU";
+}
+
+std::string table() {
+  std::ostringstream out;
+  out << "# Ops of the device\nWritten by the test that proves it (tests/device/support_test.cc); do not "
+         "edit.\n\n"
+         "## Lowered ops\nEach was run against libtorch on the CPU with these element types; gradients too "
+         "where it says so. Tolerances, relative\n"
+         "and absolute: f32 2e-5, f64 1e-10, bf16 1.6e-2 (sums and products up to 8 times that), integers "
+         "and bools exact.\n"
+         "In-place and out= overloads use the same rows.\n\n| op | proven for | gradient |\n|---|---|---|\n";
+  const auto all = proofs();
+  for (const auto* row : lower::all_rows()) {
+    const std::string name(row->name);
+    const auto it = all.find(name);
+    if (it != all.end())
+      out << "| " << name << " | " << type_names(it->second.types) << " | "
+          << (it->second.gradient ? "yes" : "") << " |\n";
+    else if (name.find("_backward") != name.npos)
+      out << "| " << name << " | by the gradients of its op | |\n";
+  }
+  std::map<std::string, std::vector<std::string>> core;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(n);
+    if (!op || n.name.rfind("aten::", 0) != 0 || !op->hasTag(at::Tag::core)) continue;
+    const std::string name = n.name.substr(6) + (n.overload_name.empty() ? "" : "." + n.overload_name);
+    core[becomes(*op, name)].push_back(name);
+  }
+  out << "\n## The core ATen ops\nOf libtorch " << TORCH_VERSION << ".\n\n";
+  for (auto& [kind, names] : core) {
+    std::sort(names.begin(), names.end());
+    out << "**" << kind << "** (" << names.size() << "): ";
+    for (size_t i = 0; i < names.size(); ++i) out << (i ? ", " : "") << "`" << names[i] << "`";
+    out << "\n\n";
+  }
+  return out.str();
+}
+
+TEST(Support, EveryRowHasASample) {
+  const auto all = proofs();
+  // Random ops are proven by their distributions in behaviour_test.cc; ours by every test of views.
+  const std::set<std::string> elsewhere{"uniform",           "normal_",  "bernoulli",  "bernoulli_.float",
+                                        "bernoulli_.Tensor", "random_",  "random_.to", "random_.from",
+                                        "native_dropout",    "index_put"};
+  for (const auto* row : lower::all_rows()) {
+    const std::string name(row->name);
+    if (name.rfind("tpubridge::", 0) == 0 || name.find("_backward") != name.npos || elsewhere.count(name))
+      continue;
+    EXPECT_TRUE(all.count(name)) << name << " has no sample";
+  }
+  for (const auto& [name, proof] : all) EXPECT_NE(lower::find(name), nullptr) << name << " is no row";
+}
+
+TEST(Support, TheTableInTheDocsIsUpToDate) {
+  const std::string path = std::string(TEST_DATA) + "/../../docs/ops.md";
+  if (std::getenv("TPUBRIDGE_WRITE_DOCS")) std::ofstream(path) << table();
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (text.str().find(std::string("libtorch ") + TORCH_VERSION) == std::string::npos)
+    GTEST_SKIP() << "the table is of another libtorch";
+  EXPECT_EQ(text.str(), table());
+}
+
+}  // namespace
+}  // namespace tpubridge

@@ -1,0 +1,80 @@
+// Programs of hand-made graphs: parameters, numbers, results and donation as the caller relies on them.
+#include "tpubridge/lower/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using testing::HasSubstr;
+using trace::Node;
+using trace::Ref;
+
+trace::Value leaf(Shape shape) {
+  return Node::leaf(std::make_shared<trace::DeviceData>(), std::move(shape), 0);
+}
+trace::Value multiply(const trace::Value& a, const trace::Value& b) {
+  return Node::make(find("mul.Tensor"), {a, b}, {Ref{0}, Ref{1}}, {a.shape()}, 0, DType::f32);
+}
+trace::Value number(DType dtype, double real, int64_t integer) {
+  trace::Number n;
+  n.dtype = dtype;
+  n.real = real;
+  n.integer = integer;
+  return Node::number(n, 0);
+}
+
+TEST(Program, TakesLeavesThenNumbers) {
+  const auto y =
+      multiply(multiply(leaf({DType::f32, {2, 3}}), number(DType::f32, 2.5, 0)), number(DType::f32, 0.5, 0));
+  const auto graph = trace::collect({y});
+  const std::string text = program(graph, {});
+  EXPECT_THAT(text, HasSubstr("tensor<2x3xf32>"));
+  EXPECT_THAT(text, HasSubstr("tensor<2xf32>"));  // both numbers in one vector
+  const auto packs = number_packs(graph);
+  ASSERT_EQ(packs.size(), 1u);
+  EXPECT_EQ(packs[0].shape, (Shape{DType::f32, {2}}));
+  const auto* v = reinterpret_cast<const float*>(packs[0].bytes.data());
+  EXPECT_EQ(v[0], 2.5f);
+  EXPECT_EQ(v[1], 0.5f);
+}
+
+TEST(Program, PacksNumbersByElementType) {
+  const auto y =
+      multiply(multiply(leaf({DType::f32, {2}}), number(DType::s64, 0, 7)), number(DType::f64, 0.1, 0));
+  const auto packs = number_packs(trace::collect({y}));
+  ASSERT_EQ(packs.size(), 2u);
+  EXPECT_EQ(packs[0].shape.dtype, DType::f64);
+  EXPECT_EQ(packs[1].shape.dtype, DType::s64);
+  EXPECT_EQ(*reinterpret_cast<const int64_t*>(packs[1].bytes.data()), 7);
+}
+
+TEST(Program, MarksDonatedParameters) {
+  const auto a = leaf({DType::f32, {2}}), y = multiply(a, a);
+  const auto graph = trace::collect({y});
+  EXPECT_THAT(program(graph, {0}), HasSubstr("jax.buffer_donor"));
+  EXPECT_THAT(program(graph, {}), testing::Not(HasSubstr("jax.buffer_donor")));
+}
+
+TEST(Table, NamesAreUniqueAndFound) {
+  const auto rows = all_rows();
+  EXPECT_GT(rows.size(), 200u);
+  for (const auto* row : rows) {
+    EXPECT_EQ(find(row->name), row);
+    EXPECT_NE(row->lower, nullptr);
+  }
+  EXPECT_EQ(find("no_such_op"), nullptr);
+}
+
+TEST(Broadcast, SaysWhatDoesNotFit) {
+  const Dims a{2, 3}, b{3}, c{4};
+  EXPECT_EQ(broadcast({&a, &b}), a);
+  EXPECT_THROW((void)broadcast({&a, &c}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace tpubridge::lower

@@ -1,0 +1,30 @@
+// The public functions.
+#include "tpubridge/device/api.h"
+
+#include "tpubridge/device/storage.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge {
+
+int device_count() { return exec::device_count(); }
+
+void sync() {
+  for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "sync");
+}
+
+void sync(at::TensorList tensors) {
+  std::vector<trace::Value> values;
+  {
+    exec::Lock lock(exec::mutex());
+    for (const auto& t : tensors) {
+      if (!device::is_tpu(t) || t.numel() == 0) continue;
+      values.push_back(device::read(t));
+      exec::materialise(t.device().index(), {values.back()}, "sync");
+    }
+  }
+  for (const auto& v : values) exec::buffer_of(*v.node(), v.index()).wait();
+}
+
+Fallback set_fallback(Fallback mode) { return device::set_fallback_mode(mode); }
+
+}  // namespace tpubridge

@@ -1,0 +1,37 @@
+// What the user can ask of the device. tpubridge.h is this, metrics, and libtorch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tpubridge/device/fallback.h"
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/metrics.h"
+
+namespace tpubridge {
+
+// Computes everything that is pending on every device; returns when the programs are queued.
+void sync();
+// Computes these (and what else is pending on their devices) and waits for them; throws what went wrong.
+void sync(at::TensorList tensors);
+[[nodiscard]] int device_count();
+
+// What happens when an op has no lowering: run it on the CPU silently, run it and warn once per op (the
+// default), or throw UnsupportedError. Returns the old setting.
+Fallback set_fallback(Fallback mode);
+
+// Inside the scope the setting is another.
+class FallbackScope {
+ public:
+  explicit FallbackScope(Fallback mode) : before_(set_fallback(mode)) {}
+  ~FallbackScope() { set_fallback(before_); }
+  FallbackScope(const FallbackScope&) = delete;
+  FallbackScope& operator=(const FallbackScope&) = delete;
+
+ private:
+  Fallback before_;
+};
+
+// auto scope = tpubridge::expect_no_compile();  any compile inside it throws CompilationError.
+[[nodiscard]] inline exec::ExpectNoCompile expect_no_compile() { return {}; }
+
+}  // namespace tpubridge

@@ -1,0 +1,83 @@
+// Copies between the host and the device, and on the device.
+#include "tpubridge/device/dtype.h"
+#include "tpubridge/device/kernels.h"
+#include "tpubridge/device/storage.h"
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::device {
+namespace {
+
+// A CPU tensor as a leaf of the trace.
+trace::Value upload(const at::Tensor& host, int device) {
+  const at::Tensor dense = host.contiguous();
+  return exec::to_device(dense.const_data_ptr(), shape_of(dense), {}, device);
+}
+
+void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
+  exec::Lock lock(exec::mutex());
+  trace::Value v = read(src);
+  if (src.device() != self.device()) {
+    exec::materialise(src.device().index(), {v}, "copy between devices");
+    v = exec::copy_to(v, self.device().index());
+  }
+  write(self, convert(std::move(v), *dtype_of(self.scalar_type())));
+}
+
+}  // namespace
+
+void copy_to_host(const at::Tensor& self, const at::Tensor& host, std::string_view reason) {
+  if (self.numel() == 0) return;
+  trace::Value v;
+  {
+    exec::Lock lock(exec::mutex());
+    v = read(self);
+    exec::materialise(self.device().index(), {v}, reason);
+  }
+  const bool direct =
+      host.is_contiguous() && host.scalar_type() == self.scalar_type() && host.sizes() == self.sizes();
+  const at::Tensor to = direct ? host : at::empty(self.sizes(), self.options().device(c10::kCPU));
+  exec::to_host(v, to.mutable_data_ptr(), to.nbytes());
+  if (!direct) host.copy_(to);
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/) {
+  TORCH_CHECK(self.defined() && src.defined(), "copy_: an undefined tensor");
+  if (self.is_same(src)) return self;
+  if (self.is_conj() || self.is_neg()) {  // the bits say how to read self: write what reads as src
+    at::Tensor plain = self, value = src;
+    if (self.is_conj()) plain = plain.conj(), value = value.conj();
+    if (plain.is_neg()) plain = plain._neg_view(), value = value.neg();
+    plain.copy_(value);
+    return self;
+  }
+  at::assert_no_internal_overlap(self);
+  const at::Tensor from = src.resolve_conj().resolve_neg().expand(self.sizes());
+  if (self.numel() == 0) return self;
+  if (is_tpu(self) && is_tpu(from)) {
+    copy_on_device(self, from);
+  } else if (is_tpu(self)) {
+    const at::Tensor host = from.to(c10::kCPU, self.scalar_type());
+    write(self, upload(host, self.device().index()));
+  } else if (self.device().is_cpu()) {
+    copy_to_host(from, self, "copy to host");
+  } else {  // some third device: by way of the host
+    self.copy_(from.cpu());
+  }
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor to = dst;
+  copy_(to, self, non_blocking);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  if (dst.sizes() != self.sizes()) dst.resize_(self.sizes());
+  at::Tensor to = dst;
+  copy_(to, self, false);
+  return dst;
+}
+
+}  // namespace tpubridge::device

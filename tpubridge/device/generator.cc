@@ -1,0 +1,80 @@
+// The generator: 16 bytes of state.
+#include "tpubridge/device/generator.h"
+
+#include <array>
+#include <cstring>
+
+namespace tpubridge::device {
+namespace {
+
+struct Generator final : c10::GeneratorImpl {
+  explicit Generator(c10::DeviceIndex index)
+      : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
+                      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+  static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
+
+  void set_current_seed(uint64_t seed) override {
+    seed_ = seed;
+    offset_ = 0;
+  }
+  void set_offset(uint64_t offset) override { offset_ = offset; }
+  uint64_t get_offset() const override { return offset_; }
+  uint64_t current_seed() const override { return seed_; }
+  uint64_t seed() override {
+    set_current_seed(c10::detail::getNonDeterministicRandom());
+    return seed_;
+  }
+  void set_state(const c10::TensorImpl& state) override {
+    TORCH_CHECK(
+        state.numel() == 16 && state.device().is_cpu() && state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
+        "the state of a tpu generator is a CPU byte tensor of 16 elements");
+    std::array<uint64_t, 2> words{};
+    std::memcpy(words.data(), state.data(), sizeof(words));
+    seed_ = words[0];
+    offset_ = words[1];
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    const std::array<uint64_t, 2> words{seed_, offset_};
+    auto t = at::empty({16}, at::kByte);
+    std::memcpy(t.mutable_data_ptr(), words.data(), sizeof(words));
+    return t.getIntrusivePtr();
+  }
+
+  uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+
+ private:
+  Generator* clone_impl() const override {
+    auto* g = new Generator(device().index());
+    g->seed_ = seed_;
+    g->offset_ = offset_;
+    return g;
+  }
+};
+
+}  // namespace
+
+at::Generator new_generator(c10::DeviceIndex device) {
+  return at::make_generator<Generator>(std::max<c10::DeviceIndex>(device, 0));
+}
+
+const at::Generator& default_generator(c10::DeviceIndex device) {
+  static std::mutex mutex;
+  static std::array<at::Generator, 64> all;
+  if (device < 0) device = c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getDevice().index();
+  TORCH_CHECK(device < static_cast<c10::DeviceIndex>(all.size()),
+              "no generator for device tpu:", static_cast<int>(device));
+  std::lock_guard lock(mutex);
+  auto& g = all[static_cast<size_t>(device)];
+  if (!g.defined()) g = new_generator(device);
+  return g;
+}
+
+Draw draw(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t elements) {
+  auto* g = at::get_generator_or_default<Generator>(generator, default_generator(device));
+  std::lock_guard lock(g->mutex_);
+  Draw d{g->seed_, g->offset_};
+  g->offset_ += static_cast<uint64_t>(std::max<int64_t>(elements, 1));
+  return d;
+}
+
+}  // namespace tpubridge::device

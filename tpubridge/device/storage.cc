@@ -1,0 +1,193 @@
+// Reading and writing through views.
+#include "tpubridge/device/storage.h"
+
+#include "tpubridge/device/dtype.h"
+#include "tpubridge/exec/runtime.h"
+#include "tpubridge/lower/table.h"
+
+namespace tpubridge::device {
+namespace {
+
+using trace::Arg;
+using trace::Geometry;
+using trace::Node;
+using trace::Ref;
+using trace::Value;
+
+const lower::Row* internal(std::string_view name) {
+  const lower::Row* row = lower::find(name);
+  TORCH_INTERNAL_ASSERT(row, "tpubridge has no row ", std::string(name));
+  return row;
+}
+
+int64_t count(const Storage& s, DType dtype) { return static_cast<int64_t>(s.nbytes()) / (bits(dtype) / 8); }
+
+Value zeros(const Shape& shape, int device) {
+  static const auto* row = internal("tpubridge::zeros");
+  return Node::make(row, {}, {}, {shape}, device, shape.dtype);
+}
+
+// The value of a storage as memory of another element type, flat.
+Value reinterpret(const Value& value, const Geometry& g, DType dtype, int64_t elements) {
+  static const auto* row = internal("tpubridge::reinterpret");
+  return Node::make(row, {value}, {Ref{0}, g.sizes, g.strides}, {Shape{dtype, {elements}}}, value->device(),
+                    dtype);
+}
+
+// Makes the storage hold a value of this element type and gives it.
+const Value& typed_value(Storage& s, DType dtype) {
+  const int device = s.device().index();
+  const int64_t n = count(s, dtype);
+  if (!s.slot.value()) {
+    s.slot.set(zeros(Shape{dtype, {n}}, device));
+    s.geometry = trace::contiguous({n});
+  } else if (s.slot.value().shape().dtype != dtype) {
+    s.slot.set(reinterpret(s.slot.value(), s.geometry, dtype, n));
+    s.geometry = trace::contiguous({n});
+  }
+  return s.slot.value();
+}
+
+Value read_view(const Value& value, const Geometry& from, const Geometry& to) {
+  static const auto* row = internal("tpubridge::view");
+  const Shape& shape = value.shape();
+  return Node::make(row, {value}, {Ref{0}, from.sizes, from.strides, to.sizes, to.strides, to.offset},
+                    {Shape{shape.dtype, to.sizes}}, value->device(), shape.dtype);
+}
+
+Value write_view(const Value& base, const Geometry& in, Value part, const Geometry& at) {
+  static const auto* row = internal("tpubridge::update");
+  const Shape shape = base.shape();
+  const int device = base->device();
+  return Node::make(row, {base, std::move(part)},
+                    {Ref{0}, Ref{1}, in.sizes, in.strides, at.sizes, at.strides, at.offset}, {shape}, device,
+                    shape.dtype);
+}
+
+c10::Allocator* null_allocator() {
+  // Device memory is the plugin's: a storage has a size and no pointer.
+  struct Null final : c10::Allocator {
+    c10::DataPtr allocate(size_t) override {
+      const auto index = c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getDevice().index();
+      return {nullptr, nullptr, &c10::detail::deleteNothing,
+              c10::Device(c10::DeviceType::PrivateUse1, index)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
+    void copy_data(void*, const void*, std::size_t) const override {}
+  };
+  static Null allocator;
+  return &allocator;
+}
+
+}  // namespace
+
+bool is_tpu(const at::Tensor& t) { return t.defined() && t.device().type() == c10::DeviceType::PrivateUse1; }
+
+Storage& storage_of(const at::Tensor& tensor) {
+  auto* s = dynamic_cast<Storage*>(tensor.storage().unsafeGetStorageImpl());
+  TORCH_CHECK(s, "this tensor says it is on ", tensor.device(),
+              ", but its storage was not made by tpubridge");
+  return *s;
+}
+
+Geometry geometry_of(const at::Tensor& t) { return {t.sizes().vec(), t.strides().vec(), t.storage_offset()}; }
+
+Shape shape_of(const at::Tensor& t) {
+  const auto dtype = dtype_of(t.scalar_type());
+  TORCH_CHECK(dtype, "tensors of ", t.scalar_type(), " cannot live on ", t.device(),
+              ": XLA has no such element type");
+  return {*dtype, t.sizes().vec()};
+}
+
+Value read(const at::Tensor& t) {
+  exec::Lock lock(exec::mutex());
+  Storage& s = storage_of(t);
+  Shape shape = shape_of(t);
+  if (t.numel() == 0) return zeros(shape, t.device().index());
+  const Geometry g = geometry_of(t);
+  if (!s.slot.value() && trace::covers(g, count(s, shape.dtype))) {
+    s.slot.set(zeros(shape, t.device().index()));
+    s.geometry = g;
+  }
+  const Value& value = typed_value(s, shape.dtype);
+  return s.geometry == g ? value : read_view(value, s.geometry, g);
+}
+
+void write(const at::Tensor& t, Value value) {
+  exec::Lock lock(exec::mutex());
+  if (t.numel() == 0) return;
+  Storage& s = storage_of(t);
+  const Geometry g = geometry_of(t);
+  const DType dtype = value.shape().dtype;
+  TORCH_INTERNAL_ASSERT(value.shape().dims == g.sizes && dtype == dtype_of(t.scalar_type()),
+                        "tpubridge: a value of ", value.shape().str(), " is written to a tensor of ",
+                        shape_of(t).str());
+  if (trace::covers(g, count(s, dtype))) {
+    s.slot.set(std::move(value));
+    s.geometry = g;
+  } else {
+    Value base = typed_value(s, dtype);
+    s.slot.set(write_view(base, s.geometry, std::move(value), g));
+  }
+}
+
+void resize_storage(Storage& s, size_t bytes) {
+  exec::Lock lock(exec::mutex());
+  if (bytes == s.nbytes()) return;
+  if (s.slot.value()) {
+    static const auto* row = internal("tpubridge::resize");
+    const Value old = s.slot.value();
+    const DType dtype = old.shape().dtype;
+    const int64_t n = static_cast<int64_t>(bytes) / (bits(dtype) / 8);
+    s.slot.set(Node::make(row, {old}, {Ref{0}, s.geometry.sizes, s.geometry.strides}, {Shape{dtype, {n}}},
+                          old->device(), dtype));
+    s.geometry = trace::contiguous({n});
+  }
+  s.set_nbytes(bytes);
+}
+
+at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                        c10::Device device) {
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  auto storage = c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
+                                              c10::SymInt(static_cast<int64_t>(bytes)),
+                                              c10::DataPtr(nullptr, device), null_allocator(), true);
+  auto t = at::detail::make_tensor_base<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return at::Tensor(std::move(t));
+}
+
+at::Tensor make_tensor(Value value, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                       c10::Device device) {
+  auto t = empty_tensor(sizes, strides, dtype, device);
+  write(t, std::move(value));
+  return t;
+}
+
+Value convert(Value value, DType dtype) {
+  if (value.shape().dtype == dtype) return value;
+  static const auto* row = internal("tpubridge::convert");
+  Shape shape{dtype, value.shape().dims};
+  const int device = value->device();
+  return Node::make(row, {std::move(value)}, {Ref{0}}, {std::move(shape)}, device, dtype);
+}
+
+namespace {
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
+                                                  c10::DataPtr data, c10::Allocator*, bool resizable) {
+  if (data.device().type() != c10::DeviceType::PrivateUse1) data = null_allocator()->allocate(0);
+  return c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes), std::move(data),
+                                      null_allocator(), resizable);
+}
+
+const bool registered = [] {
+  c10::SetStorageImplCreate(c10::DeviceType::PrivateUse1, &make_storage);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, null_allocator());
+  return true;
+}();
+
+}  // namespace
+}  // namespace tpubridge::device

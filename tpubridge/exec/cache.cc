@@ -1,0 +1,89 @@
+// Two maps onto the same programs.
+#include "tpubridge/exec/cache.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <list>
+#include <unordered_map>
+
+#include "tpubridge/exec/metrics.h"
+
+namespace tpubridge::exec {
+namespace {
+
+struct KeyHash {
+  size_t operator()(const Key& k) const { return k[0] ^ (k[1] * 31); }
+};
+
+// An LRU of structures; a text stays known as long as one of its structures is.
+struct Cache {
+  struct Entry {
+    Key structure, text;
+    std::shared_ptr<const Compiled> compiled;
+  };
+  std::list<Entry> order;  // most recent first
+  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> structures;
+  std::unordered_map<Key, std::weak_ptr<const Compiled>, KeyHash> texts;
+  size_t capacity = 1024;
+
+  void trim() {
+    while (order.size() > capacity) {
+      Entry last = std::move(order.back());
+      structures.erase(last.structure);
+      order.pop_back();
+      last.compiled.reset();
+      auto it = texts.find(last.text);
+      if (it != texts.end() && it->second.expired()) texts.erase(it);
+    }
+    count_cache_entries(static_cast<int64_t>(order.size()));
+  }
+};
+
+Cache& cache() {
+  static auto* c = new Cache;  // executables must not die after the plugin's own statics
+  return *c;
+}
+
+}  // namespace
+
+std::shared_ptr<const Compiled> find_structure(const Key& key) {
+  auto& c = cache();
+  auto it = c.structures.find(key);
+  if (it == c.structures.end()) return nullptr;
+  c.order.splice(c.order.begin(), c.order, it->second);
+  return it->second->compiled;
+}
+
+std::shared_ptr<const Compiled> find_text(const Key& text, const Key& structure) {
+  auto& c = cache();
+  auto it = c.texts.find(text);
+  auto compiled = it == c.texts.end() ? nullptr : it->second.lock();
+  if (compiled) remember(structure, text, compiled);
+  return compiled;
+}
+
+void remember(const Key& structure, const Key& text, std::shared_ptr<const Compiled> compiled) {
+  auto& c = cache();
+  c.texts[text] = compiled;
+  c.order.push_front({structure, text, std::move(compiled)});
+  c.structures[structure] = c.order.begin();
+  c.trim();
+}
+
+Key text_key(const std::string& text, int device) {
+  const XXH128_hash_t h = XXH3_128bits_withSeed(text.data(), text.size(), static_cast<uint64_t>(device));
+  return {h.high64, h.low64};
+}
+
+size_t cache_size() { return cache().order.size(); }
+
+size_t set_cache_capacity(size_t programs) {
+  auto& c = cache();
+  const size_t old = c.capacity;
+  c.capacity = programs;
+  c.trim();
+  return old;
+}
+
+}  // namespace tpubridge::exec

@@ -1,0 +1,31 @@
+// Compiled programs in memory: found by the structure of the graph, then by the text of the program. The
+// least recently used go first. All under exec::mutex().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tpubridge/pjrt/executable.h"
+
+namespace tpubridge::exec {
+
+struct Compiled {
+  pjrt::LoadedExecutable program;
+  std::vector<int64_t> donated;  // arguments that the program may take over
+};
+using Key = std::array<uint64_t, 2>;
+
+[[nodiscard]] std::shared_ptr<const Compiled> find_structure(const Key& key);
+[[nodiscard]] std::shared_ptr<const Compiled> find_text(const Key& text_key,
+                                                        const Key& structure);  // and remembers it
+void remember(const Key& structure, const Key& text_key, std::shared_ptr<const Compiled> compiled);
+
+[[nodiscard]] Key text_key(const std::string& text, int device);
+[[nodiscard]] size_t cache_size();
+size_t set_cache_capacity(size_t programs);  // returns the old one
+
+}  // namespace tpubridge::exec

@@ -1,0 +1,64 @@
+// An intrusive list per device: a slot enters with a pending value and leaves when it gets another or is seen
+// computed.
+#include "tpubridge/exec/live.h"
+
+#include <array>
+#include <unordered_set>
+
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::exec {
+namespace {
+
+constexpr int kDevices = 64;
+std::array<Slot*, kDevices> heads{};
+Slot*& head(int device) { return heads[static_cast<size_t>(device) % kDevices]; }
+
+}  // namespace
+
+Slot::~Slot() {
+  if (!value_) return;
+  trace::Value dropped;
+  Lock lock(mutex());
+  if (place_) unlink();
+  dropped = std::move(value_);
+}
+
+void Slot::link(int device) {
+  Slot*& first = head(device);
+  next_ = first;
+  place_ = &first;
+  if (next_) next_->place_ = &next_;
+  first = this;
+}
+
+void Slot::unlink() {
+  *place_ = next_;
+  if (next_) next_->place_ = place_;
+  next_ = nullptr;
+  place_ = nullptr;
+}
+
+void Slot::set(trace::Value value) {
+  if (place_) unlink();
+  value_ = std::move(value);
+  if (value_ && value_->is_pending()) link(value_->device());
+}
+
+std::vector<trace::Value> pending_values(int device) {
+  struct Hash {
+    size_t operator()(const trace::Value& v) const { return v->id() * 31 + v.index(); }
+  };
+  std::unordered_set<trace::Value, Hash> seen;
+  for (Slot* s = head(device); s;) {
+    Slot* next = s->next_;
+    if (s->value_->is_pending())
+      seen.insert(s->value_);
+    else
+      s->unlink();
+    s = next;
+  }
+  return {seen.begin(), seen.end()};
+}
+
+}  // namespace tpubridge::exec

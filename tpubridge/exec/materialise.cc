@@ -1,0 +1,152 @@
+// Collect, find or compile, execute, resolve.
+#include "tpubridge/exec/materialise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "tpubridge/base/env.h"
+#include "tpubridge/base/errors.h"
+#include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/live.h"
+#include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/runtime.h"
+#include "tpubridge/lower/program.h"
+#include "tpubridge/trace/graph.h"
+
+namespace tpubridge::exec {
+namespace {
+
+using trace::Graph;
+using trace::Value;
+
+// Read at first use: the library is loaded before anybody could handle a wrong value.
+std::atomic<int64_t>& limit() {
+  static std::atomic<int64_t> value{*env::integer("TPUBRIDGE_GRAPH_LIMIT")};
+  return value;
+}
+std::atomic<bool>& eager_mode() {
+  static std::atomic<bool> value{env::flag("TPUBRIDGE_EAGER")};
+  return value;
+}
+std::atomic<int> no_compile{0};
+
+// Thrown where a scope forbids compiling: the values stay pending and can be computed later.
+struct Forbidden : CompilationError {
+  using CompilationError::CompilationError;
+};
+
+pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {
+  pjrt::Signature s;
+  for (const auto& leaf : graph.leaves) s.parameters.push_back(leaf.shape());
+  for (const auto& pack : lower::number_packs(graph)) s.parameters.push_back(pack.shape);
+  for (const auto& root : graph.roots) s.results.push_back(root.shape());
+  s.donated.assign(s.parameters.size(), false);
+  for (int64_t i : donated) s.donated[static_cast<size_t>(i)] = true;
+  return s;
+}
+
+std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index) {
+  const std::vector<int64_t> donated = trace::private_leaves(graph);
+  const std::string text = lower::program(graph, donated);
+  const Key key = text_key(text, device_index);
+  if (auto known = find_text(key, graph.hash)) {
+    count_execution(false, 0);
+    return known;
+  }
+  if (no_compile > 0)
+    throw Forbidden("a program would be compiled inside an expect_no_compile() scope",
+                    {{"ops", std::to_string(graph.nodes.size())}},
+                    "Shapes, element types or the ops themselves differ from what ran before.");
+  const auto start = std::chrono::steady_clock::now();
+  pjrt::CompileOptions options;
+  options.devices = {device(device_index).id()};
+  auto compiled = std::make_shared<const Compiled>(
+      Compiled{client().compile(pjrt::Program{text}, options, signature(graph, donated)), donated});
+  count_execution(true, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  remember(graph.hash, key, compiled);
+  return compiled;
+}
+
+std::vector<pjrt::Buffer> run(const Graph& graph, int device_index) {
+  auto compiled = find_structure(graph.hash);
+  if (compiled)
+    count_execution(false, 0);
+  else
+    compiled = compile(graph, device_index);
+
+  std::vector<pjrt::Buffer> packs;
+  for (const auto& pack : lower::number_packs(graph))
+    packs.push_back(
+        client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
+  std::vector<const pjrt::Buffer*> arguments;
+  arguments.reserve(graph.leaves.size() + packs.size());
+  for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
+  for (const auto& pack : packs) arguments.push_back(&pack);
+
+  // What the program was compiled to take over, but somebody can still see this time, stays alive.
+  const auto free_now = trace::private_leaves(graph);
+  std::vector<int64_t> keep;
+  for (int64_t i : compiled->donated)
+    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
+        graph.leaves[static_cast<size_t>(i)]
+                .node->data(graph.leaves[static_cast<size_t>(i)].index)
+                .use_count() > 1)
+      keep.push_back(i);
+  pjrt::ExecuteOptions options;
+  options.not_donatable = keep;
+  return compiled->program.execute(arguments, options);
+}
+
+void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
+  std::vector<std::shared_ptr<trace::DeviceData>> data;
+  for (size_t i = 0; i < graph.roots.size();) {
+    trace::Node* n = graph.roots[i].node();
+    data.assign(n->shapes().size(), nullptr);
+    for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i)
+      data[graph.roots[i].index()] = std::make_shared<BufferData>(std::move(outputs[i]));
+    n->resolve(std::move(data));
+  }
+}
+
+}  // namespace
+
+void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
+  Lock lock(mutex());
+  std::vector<Value> roots = pending_values(device_index);
+  for (const auto& v : wanted)
+    if (v->is_pending() && std::find(roots.begin(), roots.end(), v) == roots.end()) roots.push_back(v);
+  if (roots.empty()) return;
+  count_materialisation(reason);
+  const Graph graph = trace::collect(std::move(roots));
+  try {
+    resolve(graph, run(graph, device_index));
+  } catch (const Forbidden&) {
+    throw;
+  } catch (...) {
+    for (const auto& r : graph.roots)
+      if (r->is_pending()) r->poison(std::current_exception());
+    throw;
+  }
+}
+
+void after_op(int device) {
+  count_traced();
+  if (eager_mode()) {
+    materialise(device, {}, "eager mode");
+  } else if (trace::pending_nodes(device) > limit()) {
+    materialise(device, {}, "graph limit");
+  }
+}
+
+int64_t graph_limit() { return limit(); }
+int64_t set_graph_limit(int64_t ops) { return limit().exchange(ops); }
+bool eager() { return eager_mode(); }
+bool set_eager(bool on) { return eager_mode().exchange(on); }
+
+ExpectNoCompile::ExpectNoCompile() { ++no_compile; }
+ExpectNoCompile::~ExpectNoCompile() { --no_compile; }
+
+}  // namespace tpubridge::exec

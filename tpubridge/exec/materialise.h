@@ -1,0 +1,35 @@
+// From trace to values: everything that is live and pending on a device becomes one program, and runs.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tpubridge/trace/node.h"
+
+namespace tpubridge::exec {
+
+// Computes every live value of the device and the `wanted` ones (which may be computed already: then nothing
+// runs for them). Returns when the program is queued; what goes wrong later is thrown by whoever reads a
+// result. A program that cannot be compiled or started poisons its values and throws.
+void materialise(int device, const std::vector<trace::Value>& wanted, std::string_view reason);
+
+// Called after each traced op: materialises by itself where the trace has grown past the limit, or at every
+// op in eager mode.
+void after_op(int device);
+
+[[nodiscard]] int64_t graph_limit();
+int64_t set_graph_limit(int64_t ops);  // returns the old one
+[[nodiscard]] bool eager();
+bool set_eager(bool on);  // returns the old one
+
+// While one lives on some thread, a compile anywhere in the process throws CompilationError.
+class ExpectNoCompile {
+ public:
+  ExpectNoCompile();
+  ~ExpectNoCompile();
+  ExpectNoCompile(const ExpectNoCompile&) = delete;
+  ExpectNoCompile& operator=(const ExpectNoCompile&) = delete;
+};
+
+}  // namespace tpubridge::exec

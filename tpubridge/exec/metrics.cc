@@ -1,0 +1,152 @@
+// The counters: plain numbers are atomics, the named ones stand behind a mutex.
+#include "tpubridge/exec/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace tpubridge {
+namespace {
+
+struct Counters {
+  std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0};
+  std::atomic<int64_t> to_device{0}, to_host{0}, live{0}, peak{0};
+  std::mutex mutex;  // guards what follows
+  std::map<std::string, int64_t, std::less<>> reasons, fallback_ops, synchronising;
+  double compile_seconds = 0, fallback_seconds = 0;
+};
+
+// Never destroyed: buffers may be freed by other static objects at exit.
+Counters& counters() {
+  static auto* c = new Counters;
+  return *c;
+}
+
+int64_t total(const std::map<std::string, int64_t>& counts) {
+  int64_t sum = 0;
+  for (const auto& [name, n] : counts) sum += n;
+  return sum;
+}
+
+std::string listed(const std::map<std::string, int64_t>& counts) {
+  std::vector<std::pair<int64_t, std::string>> rows;
+  for (const auto& [name, n] : counts) rows.emplace_back(-n, name);
+  std::sort(rows.begin(), rows.end());
+  std::string text;
+  for (const auto& [n, name] : rows) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, -n);
+  return text.empty() ? "none" : text;
+}
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+}  // namespace
+
+int64_t Metrics::fallback_count() const { return total(fallbacks); }
+int64_t Metrics::materialisation_count() const { return total(materialisations); }
+
+Metrics metrics() {
+  auto& c = counters();
+  Metrics m;
+  m.traced_ops = c.traced;
+  m.executions = c.executions;
+  m.compiles = c.compiles;
+  m.cache_hits = c.hits;
+  m.cache_entries = c.entries;
+  m.host_to_device_bytes = c.to_device;
+  m.device_to_host_bytes = c.to_host;
+  m.live_device_bytes = c.live;
+  m.peak_device_bytes = c.peak;
+  std::lock_guard lock(c.mutex);
+  m.materialisations = {c.reasons.begin(), c.reasons.end()};
+  m.fallbacks = {c.fallback_ops.begin(), c.fallback_ops.end()};
+  m.synchronising = {c.synchronising.begin(), c.synchronising.end()};
+  m.compile_seconds = c.compile_seconds;
+  m.fallback_seconds = c.fallback_seconds;
+  return m;
+}
+
+std::string report() {
+  const Metrics m = metrics();
+  return fmt::format(
+      "traced ops        {}\n"
+      "materialisations  {} ({})\n"
+      "programs run      {} ({} without compiling, {} held)\n"
+      "compiles          {} ({:.2f} s)\n"
+      "CPU fallbacks     {} ({}; {:.3f} s)\n"
+      "data-dependent    {}\n"
+      "host to device    {:.1f} MiB\n"
+      "device to host    {:.1f} MiB\n"
+      "device memory     {:.1f} MiB live, {:.1f} MiB peak\n",
+      m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
+      m.cache_entries, m.compiles, m.compile_seconds, m.fallback_count(), listed(m.fallbacks),
+      m.fallback_seconds, listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
+      mib(m.live_device_bytes), mib(m.peak_device_bytes));
+}
+
+namespace exec {
+namespace {
+
+void bump(std::map<std::string, int64_t, std::less<>>& counts, std::string_view name) {
+  auto it = counts.find(name);
+  if (it == counts.end()) it = counts.emplace(name, 0).first;
+  ++it->second;
+}
+
+}  // namespace
+
+void count_traced() { counters().traced.fetch_add(1, std::memory_order_relaxed); }
+
+void count_materialisation(std::string_view reason) {
+  std::lock_guard lock(counters().mutex);
+  bump(counters().reasons, reason);
+}
+
+void count_execution(bool compiled, double seconds) {
+  auto& c = counters();
+  ++c.executions;
+  if (!compiled) {
+    ++c.hits;
+    return;
+  }
+  ++c.compiles;
+  std::lock_guard lock(c.mutex);
+  c.compile_seconds += seconds;
+}
+
+void count_cache_entries(int64_t entries) { counters().entries = entries; }
+
+void count_fallback(const std::string& op, double seconds) {
+  auto& c = counters();
+  ++c.fallbacks;
+  std::lock_guard lock(c.mutex);
+  bump(c.fallback_ops, op);
+  c.fallback_seconds += seconds;
+}
+
+void count_synchronising(const std::string& op) {
+  std::lock_guard lock(counters().mutex);
+  bump(counters().synchronising, op);
+}
+
+void count_to_device(int64_t bytes) { counters().to_device += bytes; }
+void count_to_host(int64_t bytes) { counters().to_host += bytes; }
+
+void count_device_bytes(int64_t change) {
+  auto& c = counters();
+  const int64_t live = c.live.fetch_add(change) + change;
+  int64_t peak = c.peak.load();
+  while (live > peak && !c.peak.compare_exchange_weak(peak, live)) {
+  }
+}
+
+int64_t compile_count() { return counters().compiles; }
+int64_t fallback_count() { return counters().fallbacks; }
+
+}  // namespace exec
+}  // namespace tpubridge
+
+int64_t tpubridge_cpu_fallback_count() { return tpubridge::exec::fallback_count(); }
+int64_t tpubridge_compile_count() { return tpubridge::exec::compile_count(); }

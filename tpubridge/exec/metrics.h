@@ -1,0 +1,53 @@
+// What the device did, counted. Every counter is process-wide and only grows, but for the live figures.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace tpubridge {
+
+struct Metrics {
+  int64_t traced_ops = 0;
+  std::map<std::string, int64_t> materialisations;  // by reason
+  int64_t executions = 0;
+  int64_t compiles = 0;
+  double compile_seconds = 0;
+  int64_t cache_hits = 0;                    // programs that ran without compiling
+  int64_t cache_entries = 0;                 // programs held at the moment
+  std::map<std::string, int64_t> fallbacks;  // ops that ran on the CPU, by name
+  double fallback_seconds = 0;
+  std::map<std::string, int64_t> synchronising;  // ops whose result shape depends on data, by name
+  int64_t host_to_device_bytes = 0, device_to_host_bytes = 0;
+  int64_t live_device_bytes = 0, peak_device_bytes = 0;
+
+  [[nodiscard]] int64_t fallback_count() const;
+  [[nodiscard]] int64_t materialisation_count() const;
+};
+
+[[nodiscard]] Metrics metrics();
+[[nodiscard]] std::string report();  // the same, for people
+
+namespace exec {
+
+void count_traced();
+void count_materialisation(std::string_view reason);
+void count_execution(bool compiled, double seconds);
+void count_cache_entries(int64_t entries);
+void count_fallback(const std::string& op, double seconds);
+void count_synchronising(const std::string& op);
+void count_to_device(int64_t bytes);
+void count_to_host(int64_t bytes);
+void count_device_bytes(int64_t change);
+
+[[nodiscard]] int64_t compile_count();  // without a copy of the whole record
+[[nodiscard]] int64_t fallback_count();
+
+}  // namespace exec
+}  // namespace tpubridge
+
+extern "C" {
+int64_t tpubridge_cpu_fallback_count();
+int64_t tpubridge_compile_count();
+}

@@ -1,0 +1,42 @@
+// The plugin's client behind the device, opened at first use, and the data that lives there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "tpubridge/pjrt/client.h"
+#include "tpubridge/trace/node.h"
+
+namespace tpubridge::exec {
+
+// One mutex guards the trace, the storages' values and the compile cache: backward runs on threads of its
+// own.
+[[nodiscard]] std::recursive_mutex& mutex();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+// The client: the plugin that discovery finds (TPUBRIDGE_PLUGIN chooses). Throws PluginError where there is
+// none.
+[[nodiscard]] pjrt::Client& client();
+[[nodiscard]] int device_count();  // opens the client
+[[nodiscard]] const pjrt::Device& device(int index);
+
+// A buffer as the trace holds it. Counted in the live bytes of metrics().
+struct BufferData : trace::DeviceData {
+  explicit BufferData(pjrt::Buffer buffer);
+  ~BufferData() override;
+  pjrt::Buffer buffer;
+  int64_t bytes;
+};
+
+// Host memory to the device; `byte_strides` empty: dense. The memory may be reused when this returns.
+[[nodiscard]] trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides,
+                                     int device);
+// The value (computed, a leaf) to host memory, dense and row-major. Waits for it.
+void to_host(const trace::Value& value, void* to, size_t bytes);
+// A computed value on another device.
+[[nodiscard]] trace::Value copy_to(const trace::Value& value, int device);
+
+[[nodiscard]] const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index);
+
+}  // namespace tpubridge::exec

@@ -1,0 +1,204 @@
+// Elementwise ops of two operands, with torch's type promotion and broadcasting.
+#include <cmath>
+
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using hlo::Direction;
+
+struct Pair {
+  Value a, b;
+};
+
+Pair both(const Context& c, DType t) {
+  return {expand(c.in(0, t), c.out().dims), expand(c.in(1, t), c.out().dims)};
+}
+
+// In the promoted type itself: XLA rounds once, like torch.
+template <Value (*F)(Value, Value)>
+void binary(Context& c) {
+  auto [a, b] = both(c, c.compute());
+  c.result(F(a, b));
+}
+// Several ops, or functions that need the digits: in f32 for narrow floats.
+template <Value (*F)(Value, Value)>
+void wide(Context& c) {
+  auto [a, b] = both(c, c.opmath());
+  c.result(F(a, b));
+}
+template <Direction D>
+void comparison(Context& c) {
+  auto [a, b] = both(c, c.common());
+  c.result(hlo::compare(a, b, D));
+}
+template <Value (*F)(Value, Value)>
+void logical(Context& c) {
+  auto [a, b] = both(c, DType::pred);
+  c.result(F(a, b));
+}
+
+// self ± alpha·other
+template <Value (*F)(Value, Value)>
+void with_alpha(Context& c) {
+  constexpr size_t alpha = 2;
+  const bool unit = !c.is_tensor(alpha) && c.number(alpha) == 1;
+  const DType t = unit ? c.compute() : c.opmath();
+  auto [a, b] = both(c, t);
+  if (!unit) b = hlo::multiply(b, expand(c.in(alpha, t), b.dims()));
+  c.result(F(a, b));
+}
+void add(Context& c) { with_alpha<hlo::add>(c); }
+void sub(Context& c) { with_alpha<hlo::subtract>(c); }
+
+Value not_zero_and_signs_differ(Value r, Value b) {
+  const Value zero = like(b, 0);
+  const Value differ =
+      hlo::compare(hlo::compare(r, zero, Direction::lt), hlo::compare(b, zero, Direction::lt), Direction::ne);
+  return hlo::and_(hlo::compare(r, zero, Direction::ne), differ);
+}
+
+// The sign of the divisor, like Python.
+Value python_remainder(Value a, Value b) {
+  const Value r = hlo::remainder(a, b);
+  if (is_unsigned_int(a.dtype())) return r;
+  return hlo::select(not_zero_and_signs_differ(r, b), hlo::add(r, b), r);
+}
+
+Value floor_divide(Value a, Value b) {
+  if (is_float(a.dtype())) {
+    // By the remainder, as torch does: floor(a/b) is off by one where the quotient rounds up to a whole
+    // number.
+    const Value r = hlo::remainder(a, b), zero = like(a, 0);
+    Value q = hlo::divide(hlo::subtract(a, r), b);
+    q = hlo::select(not_zero_and_signs_differ(r, b), hlo::subtract(q, like(q, 1)), q);
+    Value whole = hlo::floor(q);
+    whole = hlo::select(hlo::compare(hlo::subtract(q, whole), like(q, 0.5), Direction::gt),
+                        hlo::add(whole, like(q, 1)), whole);
+    return hlo::select(hlo::compare(b, zero, Direction::eq), hlo::divide(a, b), whole);
+  }
+  const Value q = hlo::divide(a, b);
+  if (is_unsigned_int(a.dtype())) return q;
+  const Value r = hlo::remainder(a, b);
+  return hlo::select(not_zero_and_signs_differ(r, b), hlo::subtract(q, like(q, 1)), q);
+}
+
+Value trunc_divide(Value a, Value b) {
+  const Value q = hlo::divide(a, b);
+  if (!is_float(q.dtype())) return q;
+  return hlo::select(hlo::compare(q, like(q, 0), Direction::lt), hlo::ceil(q), hlo::floor(q));
+}
+
+void div_mode(Context& c) {
+  const std::string mode = c.text(2);
+  auto [a, b] = both(c, mode.empty() ? c.compute() : c.opmath());
+  c.result(mode == "floor" ? floor_divide(a, b) : mode == "trunc" ? trunc_divide(a, b) : hlo::divide(a, b));
+}
+
+Value nan_if(Value nan, Value x) { return hlo::select(hlo::compare(nan, nan, Direction::ne), nan, x); }
+Value fmax(Value a, Value b) {
+  if (!is_float(a.dtype())) return hlo::maximum(a, b);
+  return hlo::select(hlo::compare(a, a, Direction::ne), b,
+                     hlo::select(hlo::compare(b, b, Direction::ne), a, hlo::maximum(a, b)));
+}
+Value fmin(Value a, Value b) {
+  if (!is_float(a.dtype())) return hlo::minimum(a, b);
+  return hlo::select(hlo::compare(a, a, Direction::ne), b,
+                     hlo::select(hlo::compare(b, b, Direction::ne), a, hlo::minimum(a, b)));
+}
+Value hypot(Value a, Value b) { return hlo::sqrt(hlo::add(hlo::multiply(a, a), hlo::multiply(b, b))); }
+Value xlogy(Value a, Value b) {
+  const Value product = hlo::multiply(a, hlo::log(b));
+  return nan_if(b, hlo::select(hlo::compare(a, like(a, 0), Direction::eq), like(a, 0), product));
+}
+Value shift_left(Value a, Value b) { return hlo::shift_left(a, b); }
+Value shift_right(Value a, Value b) {
+  return is_unsigned_int(a.dtype()) ? hlo::shift_right_logical(a, b) : hlo::shift_right_arithmetic(a, b);
+}
+Value copysign(Value a, Value b) {
+  // The sign bit, so that −0 counts as negative.
+  const DType u = bits(b.dtype()) == 64 ? DType::s64 : DType::s32;
+  const Value raw = hlo::bitcast_convert(b, u);
+  const Value magnitude = hlo::abs(a);
+  return hlo::select(hlo::compare(raw, like(raw, 0), Direction::lt), hlo::negate(magnitude), magnitude);
+}
+
+Value integer_power(Value x, int64_t n) {
+  Value result;
+  for (Value square = x; n > 0; n >>= 1) {
+    if (n & 1) result = result ? hlo::multiply(result, square) : square;
+    if (n > 1) square = hlo::multiply(square, square);
+  }
+  return result ? result : like(x, 1);
+}
+
+void pow_scalar(Context& c) {
+  const DType t = c.opmath();
+  const Value x = expand(c.in(0, t), c.out().dims);
+  const double n = c.number(1);
+  if (n == 0.5 && is_float(t)) return c.result(hlo::sqrt(x));
+  if (n == -0.5 && is_float(t)) return c.result(hlo::rsqrt(x));
+  if (n == std::floor(n) && n >= 0 && n <= 64) return c.result(integer_power(x, static_cast<int64_t>(n)));
+  if (n == std::floor(n) && n < 0 && n >= -64 && is_float(t))
+    return c.result(hlo::divide(like(x, 1), integer_power(x, static_cast<int64_t>(-n))));
+  c.result(hlo::power(x, like(x, n)));
+}
+void pow_tensor(Context& c) {
+  auto [a, b] = both(c, c.opmath());
+  c.result(hlo::power(a, b));
+}
+
+}  // namespace
+
+std::span<const Row> binary_rows() {
+  static const Row rows[] = {
+      {{"add.Tensor"}, add, promote},
+      {{"sub.Tensor"}, sub, promote},
+      {{"mul.Tensor"}, binary<hlo::multiply>, promote},
+      {{"div.Tensor"}, binary<hlo::divide>, promote},
+      {{"div.Tensor_mode"}, div_mode, promote},
+      {{"floor_divide"},
+       wide<floor_divide>,
+       promote,
+       [](const Call& c) -> std::vector<Shape> {
+         return {Shape{DType::token, broadcast({&c.dims(0), &c.dims(1)})}};
+       }},
+      {{"remainder.Tensor"}, wide<python_remainder>, promote},
+      {{"fmod.Tensor"}, wide<hlo::remainder>, promote},
+      {{"pow.Tensor_Scalar"}, pow_scalar, promote | promote_scalars | bake},
+      {{"pow.Tensor_Tensor"}, pow_tensor, promote},
+      {{"pow.Scalar"}, pow_tensor, promote | promote_scalars},
+      {{"maximum"}, binary<hlo::maximum>, promote},
+      {{"minimum"}, binary<hlo::minimum>, promote},
+      {{"fmax"}, binary<fmax>, promote},
+      {{"fmin"}, binary<fmin>, promote},
+      {{"atan2"}, wide<hlo::atan2>, promote},
+      {{"hypot"}, wide<hypot>, promote},
+      {{"xlogy.Tensor"}, wide<xlogy>, promote},
+      {{"copysign.Tensor"}, wide<copysign>, promote},
+      {{"bitwise_and.Tensor"}, binary<hlo::and_>, promote},
+      {{"bitwise_or.Tensor"}, binary<hlo::or_>, promote},
+      {{"bitwise_xor.Tensor"}, binary<hlo::xor_>, promote},
+      {{"bitwise_left_shift.Tensor"}, binary<shift_left>, promote},
+      {{"bitwise_right_shift.Tensor"}, binary<shift_right>, promote},
+      {{"logical_and"}, logical<hlo::and_>, composite, mask_of_both},
+      {{"logical_or"}, logical<hlo::or_>, composite, mask_of_both},
+      {{"logical_xor"}, logical<hlo::xor_>, composite, mask_of_both},
+      {{"eq.Tensor"}, comparison<Direction::eq>, promote},
+      {{"ne.Tensor"}, comparison<Direction::ne>, promote},
+      {{"lt.Tensor"}, comparison<Direction::lt>, promote},
+      {{"le.Tensor"}, comparison<Direction::le>, promote},
+      {{"gt.Tensor"}, comparison<Direction::gt>, promote},
+      {{"ge.Tensor"}, comparison<Direction::ge>, promote},
+      {{"eq.Scalar"}, comparison<Direction::eq>, promote | promote_scalars},
+      {{"ne.Scalar"}, comparison<Direction::ne>, promote | promote_scalars},
+      {{"lt.Scalar"}, comparison<Direction::lt>, promote | promote_scalars},
+      {{"le.Scalar"}, comparison<Direction::le>, promote | promote_scalars},
+      {{"gt.Scalar"}, comparison<Direction::gt>, promote | promote_scalars},
+      {{"ge.Scalar"}, comparison<Direction::ge>, promote | promote_scalars},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,191 @@
+// Arguments and shared pieces.
+#include "tpubridge/lower/context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/hlo/dtypes.h"
+
+namespace tpubridge::lower {
+
+int Call::ref(size_t arg) const {
+  const auto* r = std::get_if<trace::Ref>(&args_.at(arg));
+  if (!r || r->operand < 0) throw ProgramError(fmt::format("argument {} is no operand", arg));
+  return r->operand;
+}
+
+bool Call::has(size_t arg) const {
+  if (arg >= args_.size() || std::holds_alternative<std::monostate>(args_[arg])) return false;
+  const auto* r = std::get_if<trace::Ref>(&args_[arg]);
+  return !r || r->operand >= 0;
+}
+
+bool Call::is_tensor(size_t arg) const { return has(arg) && std::holds_alternative<trace::Ref>(args_[arg]); }
+
+std::vector<const Shape*> Call::shapes(size_t arg) const {
+  std::vector<const Shape*> out;
+  for (auto r : std::get<std::vector<trace::Ref>>(args_.at(arg)))
+    out.push_back(r.operand < 0 ? nullptr : operands_[static_cast<size_t>(r.operand)]);
+  return out;
+}
+
+int64_t Call::integer(size_t arg) const {
+  if (const auto* d = std::get_if<double>(&args_.at(arg))) return static_cast<int64_t>(*d);
+  if (const auto* f = std::get_if<bool>(&args_[arg])) return *f ? 1 : 0;
+  return std::get<int64_t>(args_[arg]);
+}
+
+double Call::number(size_t arg) const {
+  if (const auto* d = std::get_if<double>(&args_.at(arg))) return *d;
+  return static_cast<double>(integer(arg));
+}
+
+bool Call::flag(size_t arg) const { return integer(arg) != 0; }
+
+Dims Call::integers(size_t arg) const {
+  if (!has(arg)) return {};
+  if (const auto* i = std::get_if<int64_t>(&args_[arg])) return {*i};
+  return std::get<Dims>(args_[arg]);
+}
+
+std::string Call::text(size_t arg) const {
+  return has(arg) ? std::get<std::string>(args_[arg]) : std::string();
+}
+
+std::optional<DType> Call::dtype(size_t arg) const {
+  if (!has(arg)) return std::nullopt;
+  return std::get<DType>(args_[arg]);
+}
+
+Value Context::in(size_t arg) const { return operands_values_[static_cast<size_t>(ref(arg))]; }
+
+Value Context::in(size_t arg, DType dtype) const {
+  if (is_tensor(arg)) return to(in(arg), dtype);
+  if (const auto* d = std::get_if<double>(&args_.at(arg))) {
+    if (is_int(dtype)) return hlo::constant(b, dtype, static_cast<int64_t>(*d));
+    if (dtype == DType::pred) return hlo::constant(b, dtype, *d != 0);
+    return hlo::constant(b, dtype, *d);
+  }
+  const int64_t i = integer(arg);
+  return dtype == DType::pred ? hlo::constant(b, dtype, i != 0) : hlo::constant(b, dtype, i);
+}
+
+std::vector<Value> Context::list(size_t arg) const {
+  std::vector<Value> out;
+  for (auto r : std::get<std::vector<trace::Ref>>(args_.at(arg)))
+    out.push_back(r.operand < 0 ? Value() : operands_values_[static_cast<size_t>(r.operand)]);
+  return out;
+}
+
+DType Context::compute() const {
+  const DType from = node_.common(), to = out().dtype;
+  const bool whole = is_int(from) || from == DType::pred;
+  return whole && (is_float(to) || is_complex(to)) ? to : from;
+}
+
+DType opmath_of(DType t) { return is_float(t) && bits(t) < 32 ? DType::f32 : t; }
+DType Context::opmath() const { return opmath_of(compute()); }
+
+void Context::result(Value v, size_t i) {
+  const Shape& promised = out(i);
+  v = to(v, promised.dtype);
+  if (v.dims() != promised.dims)
+    throw ProgramError(fmt::format("the row of {} gives {}, the trace promised {}", node_.op()->name,
+                                   v.shape().str(), promised.str()));
+  results_[i] = v;
+}
+
+Value to(Value v, DType dtype) {
+  if (v.dtype() == dtype) return v;
+  if (dtype == DType::pred) return hlo::compare(v, like(v, 0), hlo::Direction::ne);
+  if (is_complex(v.dtype()) && !is_complex(dtype)) return to(hlo::real(v), dtype);
+  return hlo::convert(v, dtype);
+}
+
+Value expand(Value v, const Dims& dims) {
+  if (v.dims() == dims) return v;
+  Dims axes(static_cast<size_t>(v.rank()));
+  std::iota(axes.begin(), axes.end(), static_cast<int64_t>(dims.size()) - v.rank());
+  return hlo::broadcast_in_dim(v, dims, axes);
+}
+
+Value fill(hlo::Builder& b, DType dtype, const Dims& dims, hlo::Scalar v) {
+  return hlo::constant(b, Shape{dtype, dims}, v);
+}
+Value like(Value v, hlo::Scalar s) { return hlo::constant(v.builder(), v.shape(), s); }
+Value reshaped(Value v, const Dims& dims) { return v.dims() == dims ? v : hlo::reshape(v, dims); }
+
+Value transposed(Value v, const Dims& order) {
+  return std::is_sorted(order.begin(), order.end()) ? v : hlo::transpose(v, order);
+}
+
+Value sum(Value v, const Dims& axes) {
+  if (axes.empty()) return v;
+  return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), 0), axes, hlo::Reducer::add);
+}
+Value max(Value v, const Dims& axes) {
+  if (axes.empty()) return v;
+  return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), hlo::lowest(v.dtype())), axes,
+                     hlo::Reducer::maximum);
+}
+Value min(Value v, const Dims& axes) {
+  if (axes.empty()) return v;
+  return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), hlo::highest(v.dtype())), axes,
+                     hlo::Reducer::minimum);
+}
+
+Value spread(Value v, const Dims& dims, const Dims& axes) { return hlo::broadcast_in_dim(v, dims, axes); }
+
+Dims wrapped(Dims axes, int64_t rank, bool empty_is_all) {
+  if (axes.empty() && empty_is_all) {
+    axes.resize(static_cast<size_t>(rank));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  for (auto& a : axes)
+    if (a < 0) a += rank;
+  if (rank == 0) axes.clear();
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+Dims others(const Dims& axes, int64_t rank) {
+  Dims out;
+  for (int64_t i = 0; i < rank; ++i)
+    if (std::find(axes.begin(), axes.end(), i) == axes.end()) out.push_back(i);
+  return out;
+}
+
+int64_t product(const Dims& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+}
+
+Dims broadcast(std::initializer_list<const Dims*> all) {
+  Dims out;
+  for (const Dims* dims : all) {
+    if (dims->size() > out.size()) out.insert(out.begin(), dims->size() - out.size(), 1);
+    const size_t shift = out.size() - dims->size();
+    for (size_t i = 0; i < dims->size(); ++i) {
+      int64_t& o = out[i + shift];
+      const int64_t d = (*dims)[i];
+      if (o != d && o != 1 && d != 1)
+        throw ArgumentError(
+            fmt::format("The size of tensor a ({}) must match the size of tensor b ({}) at non-singleton "
+                        "dimension {}",
+                        o, d, i + shift));
+      if (o == 1) o = d;
+    }
+  }
+  return out;
+}
+
+std::vector<Shape> like_first(const Call& c) { return {c.shape(0)}; }
+std::vector<Shape> like_second(const Call& c) { return {c.shape(1)}; }
+std::vector<Shape> mask_like_first(const Call& c) { return {Shape{DType::pred, c.dims(0)}}; }
+std::vector<Shape> mask_of_both(const Call& c) {
+  return {Shape{DType::pred, broadcast({&c.dims(0), &c.dims(1)})}};
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,111 @@
+// What a row sees of the op that it lowers: arguments by their place in torch's schema, operands as values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpubridge/hlo/builder.h"
+#include "tpubridge/hlo/constant.h"
+#include "tpubridge/hlo/elementwise.h"
+#include "tpubridge/hlo/reduction.h"
+#include "tpubridge/hlo/shape_ops.h"
+#include "tpubridge/lower/table.h"
+#include "tpubridge/trace/node.h"
+
+namespace tpubridge::lower {
+
+using hlo::Value;
+using Dims = std::vector<int64_t>;
+
+// The arguments of a call and the shapes of its operands; enough to say the shapes of its results.
+class Call {
+ public:
+  Call(const std::vector<trace::Arg>& args, std::vector<const Shape*> operands)
+      : args_(args), operands_(std::move(operands)) {}
+
+  [[nodiscard]] bool has(size_t arg) const;  // false for None and undefined tensors
+  [[nodiscard]] const Shape& shape(size_t arg) const { return *operands_[static_cast<size_t>(ref(arg))]; }
+  [[nodiscard]] const Dims& dims(size_t arg) const { return shape(arg).dims; }
+  [[nodiscard]] std::vector<const Shape*> shapes(
+      size_t arg) const;  // of a list of tensors; null where undefined
+  [[nodiscard]] int64_t integer(size_t arg) const;
+  [[nodiscard]] int64_t integer_or(size_t arg, int64_t fallback) const {
+    return has(arg) ? integer(arg) : fallback;
+  }
+  [[nodiscard]] double number(size_t arg) const;  // a constant of any kind
+  [[nodiscard]] bool flag(size_t arg) const;
+  [[nodiscard]] bool flag_or(size_t arg, bool fallback) const { return has(arg) ? flag(arg) : fallback; }
+  [[nodiscard]] Dims integers(size_t arg) const;  // empty where absent
+  [[nodiscard]] std::string text(size_t arg) const;
+  [[nodiscard]] std::optional<DType> dtype(size_t arg) const;
+  [[nodiscard]] bool is_tensor(size_t arg) const;  // or a number that is an operand
+  [[nodiscard]] size_t arg_count() const { return args_.size(); }
+  [[nodiscard]] size_t operand_count() const { return operands_.size(); }
+
+ protected:
+  [[nodiscard]] int ref(size_t arg) const;
+  const std::vector<trace::Arg>& args_;
+  std::vector<const Shape*> operands_;
+};
+
+class Context : public Call {
+ public:
+  Context(hlo::Builder& builder, const trace::Node& node, std::vector<Value> operands,
+          std::vector<const Shape*> shapes)
+      : Call(node.args(), std::move(shapes)),
+        b(builder),
+        node_(node),
+        operands_values_(std::move(operands)),
+        results_(node.shapes().size()) {}
+
+  hlo::Builder& b;
+
+  [[nodiscard]] Value in(size_t arg) const;                 // the operand, in its own type
+  [[nodiscard]] Value in(size_t arg, DType dtype) const;    // converted; where it is a constant scalar, that
+  [[nodiscard]] std::vector<Value> list(size_t arg) const;  // empty values where undefined
+  [[nodiscard]] Value operand(size_t i) const { return operands_values_[i]; }
+
+  [[nodiscard]] const Shape& out(size_t i = 0) const { return node_.shapes()[i]; }
+  [[nodiscard]] DType common() const { return node_.common(); }
+  // The type to compute in: torch's common type, or the output's where integers give a float.
+  [[nodiscard]] DType compute() const;
+  // The same, with bf16 and f16 widened to f32: what torch computes in inside one op.
+  [[nodiscard]] DType opmath() const;
+
+  // Sets a result; it is converted to the type the trace promised, its dimensions must be the promised ones.
+  void result(Value v, size_t i = 0);
+  [[nodiscard]] const std::vector<Value>& results() const { return results_; }
+
+ private:
+  const trace::Node& node_;
+  std::vector<Value> operands_values_, results_;
+};
+
+[[nodiscard]] DType opmath_of(DType t);  // bf16, f16, f8 → f32; others themselves
+
+// Small pieces that rows share.
+[[nodiscard]] Value to(Value v, DType dtype);  // torch's conversion: floats to integers cut, to bool ≠ 0
+[[nodiscard]] Value expand(Value v, const Dims& dims);  // numpy's broadcasting of the trailing dimensions
+[[nodiscard]] Value fill(hlo::Builder& b, DType dtype, const Dims& dims, hlo::Scalar v);
+[[nodiscard]] Value like(Value v, hlo::Scalar s);            // a constant of v's shape
+[[nodiscard]] Value reshaped(Value v, const Dims& dims);     // nothing where the dimensions are equal
+[[nodiscard]] Value transposed(Value v, const Dims& order);  // nothing where the order is 0, 1, 2, …
+[[nodiscard]] Value sum(Value v, const Dims& axes);          // axes go away
+[[nodiscard]] Value max(Value v, const Dims& axes);
+[[nodiscard]] Value min(Value v, const Dims& axes);
+[[nodiscard]] Value spread(Value v, const Dims& dims, const Dims& axes);  // dimension i of v becomes axes[i]
+[[nodiscard]] Dims wrapped(Dims axes, int64_t rank, bool empty_is_all = false);  // negative axes, sorted
+[[nodiscard]] Dims others(const Dims& axes, int64_t rank);                       // the axes not in the list
+[[nodiscard]] int64_t product(const Dims& dims);
+// Output shapes that many rows share, for ops without a Meta kernel.
+[[nodiscard]] std::vector<Shape> like_first(const Call& c);       // of argument 0
+[[nodiscard]] std::vector<Shape> like_second(const Call& c);      // of argument 1
+[[nodiscard]] std::vector<Shape> mask_like_first(const Call& c);  // pred, of argument 0's dimensions
+[[nodiscard]] std::vector<Shape> mask_of_both(const Call& c);     // pred, of arguments 0 and 1 broadcast
+
+[[nodiscard]] Dims broadcast(
+    std::initializer_list<const Dims*> all);  // torch's message where they do not fit
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,171 @@
+// Convolution in any number of dimensions, transposed too, and its gradients.
+#include "tpubridge/hlo/convolution.h"
+
+#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/precision.h"
+
+namespace tpubridge::lower {
+namespace {
+
+// input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups
+struct Conv {
+  Dims stride, padding, dilation, output_padding;
+  bool transposed = false;
+  int64_t groups = 1, spatial = 0;
+  hlo::Precision precision = hlo::Precision::default_;
+};
+
+Dims per_dimension(Dims v, int64_t spatial) {
+  if (v.size() == 1) v.resize(static_cast<size_t>(spatial), v[0]);
+  return v;
+}
+
+// `at`: the argument of the strides; the others follow it.
+Conv conv_of(const Call& c, size_t input, size_t at) {
+  Conv v;
+  v.spatial = static_cast<int64_t>(c.dims(input).size()) - 2;
+  v.stride = per_dimension(c.integers(at), v.spatial);
+  v.padding = per_dimension(c.integers(at + 1), v.spatial);
+  v.dilation = per_dimension(c.integers(at + 2), v.spatial);
+  v.transposed = c.flag(at + 3);
+  v.output_padding = per_dimension(c.integers(at + 4), v.spatial);
+  v.groups = c.integer(at + 5);
+  return v;
+}
+
+int64_t out_size(const Conv& v, size_t i, int64_t in, int64_t kernel) {
+  const int64_t reach = v.dilation[i] * (kernel - 1) + 1;
+  if (v.transposed) return (in - 1) * v.stride[i] - 2 * v.padding[i] + reach + v.output_padding[i];
+  return (in + 2 * v.padding[i] - reach) / v.stride[i] + 1;
+}
+
+hlo::ConvOptions options_for(DType t, const Conv& v) {
+  hlo::ConvOptions o;
+  o.feature_groups = v.groups;
+  o.lhs_precision = o.rhs_precision = v.precision;
+  if (t == DType::bf16 || t == DType::f16) o.result = DType::f32;
+  return o;
+}
+
+// x [n, g·i, …] ⊛ w [o, i, …]
+Value forward(Value x, Value w, const Conv& v) {
+  auto o = options_for(x.dtype(), v);
+  o.strides = v.stride;
+  o.rhs_dilation = v.dilation;
+  for (int64_t p : v.padding) o.padding.emplace_back(p, p);
+  return hlo::convolution(x, w, hlo::conv_dims(v.spatial), o);
+}
+
+// The adjoint of `forward` in its input: y [n, o, …], w [o, i, …] → [n, g·i, sizes…].
+Value adjoint(Value y, Value w, const Conv& v, const Dims& sizes) {
+  // Within each group the roles of input and output channels are swapped, and the kernel is turned round.
+  const int64_t g = v.groups, out = w.dim(0) / g, in = w.dim(1);
+  Dims split{g, out, in}, order{0, 2, 1}, merged{g * in, out};
+  for (int64_t i = 2; i < w.rank(); ++i) {
+    split.push_back(w.dim(i));
+    order.push_back(i + 1);
+    merged.push_back(w.dim(i));
+  }
+  const Value turned = reshaped(transposed(reshaped(w, split), order), merged);
+  auto o = options_for(y.dtype(), v);
+  o.lhs_dilation = v.stride;
+  o.rhs_dilation = v.dilation;
+  o.reversal.assign(static_cast<size_t>(v.spatial), true);
+  for (size_t i = 0; i < static_cast<size_t>(v.spatial); ++i) {
+    const int64_t reach = v.dilation[i] * (w.dim(static_cast<int64_t>(i) + 2) - 1);
+    const int64_t low = reach - v.padding[i];
+    const int64_t dilated = (y.dim(static_cast<int64_t>(i) + 2) - 1) * v.stride[i] + 1;
+    o.padding.emplace_back(low, sizes[i] - dilated - low + reach);
+  }
+  return hlo::convolution(y, turned, hlo::conv_dims(v.spatial), o);
+}
+
+// The adjoint of `forward` in its kernel: x [n, g·i, …], y [n, o, …] → [o, i, kernel…].
+Value kernel_gradient(Value x, Value y, const Conv& v, const Dims& kernel) {
+  // The batch is summed over: it takes the place of the features, and channels that of the batch.
+  hlo::ConvDims d = hlo::conv_dims(v.spatial);
+  d.input_batch = 1;
+  d.input_feature = 0;
+  d.kernel_output = 1;
+  d.kernel_input = 0;
+  d.output_batch = 1;
+  d.output_feature = 0;
+  auto o = options_for(x.dtype(), v);
+  o.feature_groups = 1;
+  o.batch_groups = v.groups;
+  o.strides = v.dilation;
+  o.rhs_dilation = v.stride;
+  for (size_t i = 0; i < static_cast<size_t>(v.spatial); ++i) {
+    const int64_t in = x.dim(static_cast<int64_t>(i) + 2), out = y.dim(static_cast<int64_t>(i) + 2);
+    const int64_t reach = (out - 1) * v.stride[i] + (kernel[i] - 1) * v.dilation[i] + 1;
+    o.padding.emplace_back(v.padding[i], reach - in - v.padding[i]);
+  }
+  return hlo::convolution(x, y, d, o);
+}
+
+Dims spatial_of(const Dims& dims) { return {dims.begin() + 2, dims.end()}; }
+
+void convolution(Context& c) {
+  Conv v = conv_of(c, 0, 3);
+  v.precision = precision_of(c, c.shape(0).dtype);
+  const Value x = c.in(0), w = c.in(1);
+  Value y = v.transposed ? adjoint(x, w, v, spatial_of(c.out().dims)) : forward(x, w, v);
+  if (c.has(2)) y = hlo::add(y, spread(c.in(2, y.dtype()), y.dims(), {1}));
+  c.result(y);
+}
+
+std::vector<Shape> convolution_shape(const Call& c) {
+  const Dims &x = c.dims(0), &w = c.dims(1);
+  const DType t = c.shape(0).dtype;
+  if (x.size() < 3 || x.size() != w.size() || !is_float(t) || c.shape(1).dtype != t) return {};
+  const Conv v = conv_of(c, 0, 3);
+  if (x[1] != (v.transposed ? w[0] : w[1] * v.groups)) return {};  // the CPU kernel says what is wrong
+  Dims out{x[0], v.transposed ? w[1] * v.groups : w[0]};
+  for (size_t i = 0; i < static_cast<size_t>(v.spatial); ++i) {
+    out.push_back(out_size(v, i, x[i + 2], w[i + 2]));
+    if (out.back() <= 0) return {};
+  }
+  return {Shape{t, out}};
+}
+
+// grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
+// output_mask
+void convolution_backward(Context& c) {
+  Conv v = conv_of(c, 1, 4);
+  v.precision = precision_of(c, c.shape(1).dtype);
+  const Value g = c.in(0), x = c.in(1), w = c.in(2);
+  const Dims mask = c.integers(10), kernel = spatial_of(w.dims());
+  auto unwanted = [&](size_t i) { return fill(c.b, c.out(i).dtype, c.out(i).dims, 0); };
+  if (mask[0])
+    c.result(v.transposed ? forward(g, w, v) : adjoint(g, w, v, spatial_of(x.dims())), 0);
+  else
+    c.result(unwanted(0), 0);
+  if (mask[1])
+    c.result(v.transposed ? kernel_gradient(g, x, v, kernel) : kernel_gradient(x, g, v, kernel), 1);
+  else
+    c.result(unwanted(1), 1);
+  if (mask[2])
+    c.result(sum(to(g, opmath_of(g.dtype())), others({1}, g.rank())), 2);
+  else
+    c.result(unwanted(2), 2);
+}
+
+std::vector<Shape> convolution_backward_shape(const Call& c) {
+  const Dims mask = c.integers(10);
+  const DType t = c.shape(0).dtype;
+  if (c.dims(1).size() < 3) return {};
+  auto masked = [&](int64_t wanted, const Dims& dims) { return Shape{t, wanted ? dims : Dims{0}}; };
+  return {masked(mask[0], c.dims(1)), masked(mask[1], c.dims(2)), masked(mask[2], {c.dims(0)[1]})};
+}
+
+}  // namespace
+
+std::span<const Row> convolution_rows() {
+  static const Row rows[] = {
+      {{"convolution"}, convolution, composite | precise, convolution_shape},
+      {{"convolution_backward"}, convolution_backward, composite | precise, convolution_backward_shape},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

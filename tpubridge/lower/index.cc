@@ -1,0 +1,282 @@
+// Reading and writing by index.
+#include <algorithm>
+#include <numeric>
+
+#include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using hlo::Direction;
+using hlo::Reducer;
+
+// Negative places count from the end.
+Value wrapped_index(Value i, int64_t size) {
+  return hlo::select(hlo::compare(i, like(i, 0), Direction::lt), hlo::add(i, like(i, size)), i);
+}
+
+Dims iota_dims(int64_t from, int64_t to) {
+  Dims out(static_cast<size_t>(to - from));
+  std::iota(out.begin(), out.end(), from);
+  return out;
+}
+
+// Whole slices of `x` at places along `axis`; `index` may have any rank, its dimensions stand where the axis
+// stood.
+Value take(Value x, Value index, int64_t axis) {
+  hlo::GatherDims d;
+  Dims sizes = x.dims();
+  sizes[static_cast<size_t>(axis)] = 1;
+  for (int64_t i = 0; i < axis; ++i) d.offset_dims.push_back(i);
+  for (int64_t i = axis + 1; i < x.rank(); ++i) d.offset_dims.push_back(i - 1 + index.rank());
+  d.collapsed_slice_dims = {axis};
+  d.start_index_map = {axis};
+  d.index_vector_dim = index.rank();
+  return hlo::gather(x, index, d, sizes);
+}
+
+// weight, indices, …
+void embedding(Context& c) { c.result(take(c.in(0), c.in(1), 0)); }
+
+// grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
+void embedding_backward(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const int64_t rows = c.integer(2), width = c.out().dims[1], n = product(c.dims(1));
+  const Value index = reshaped(c.in(1, DType::s64), {n});
+  Value g = reshaped(c.in(0, t), {n, width});
+  if (c.integer(3) >= 0) {
+    const Value padding = hlo::compare(index, like(index, c.integer(3)), Direction::eq);
+    g = hlo::select(spread(padding, g.dims(), {0}), like(g, 0), g);
+  }
+  hlo::ScatterDims d;
+  d.update_window_dims = {1};
+  d.inserted_window_dims = {0};
+  d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  if (c.flag(4)) {  // each row divided by how often it was used
+    hlo::ScatterDims one = d;
+    one.update_window_dims = {};
+    const Value count = hlo::scatter(fill(c.b, t, {rows}, 0), index, fill(c.b, t, {n}, 1), one, Reducer::add);
+    g = hlo::divide(g, spread(take(count, index, 0), g.dims(), {0}));
+  }
+  c.result(hlo::scatter(fill(c.b, t, {rows, width}, 0), index, g, d, Reducer::add));
+}
+
+void index_select(Context& c) {
+  const Value x = c.in(0), index = c.in(2);
+  if (x.rank() == 0) return c.result(reshaped(x, c.out().dims));
+  c.result(take(x, reshaped(index, {index.elements()}), wrapped({c.integer(1)}, x.rank())[0]));
+}
+
+// Index vectors [n, rank] for the elements of `index` (of any shape): themselves along `axis`, else their own
+// place.
+Value element_places(Value index, int64_t axis) {
+  const int64_t n = index.elements();
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < index.rank(); ++i) {
+    const Value part = i == axis ? index : hlo::iota(index.builder(), Shape{index.dtype(), index.dims()}, i);
+    parts.push_back(reshaped(part, {n, 1}));
+  }
+  return parts.size() == 1 ? parts[0] : hlo::concatenate(parts, 1);
+}
+
+hlo::ScatterDims element_scatter(int64_t rank) {
+  hlo::ScatterDims d;
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = iota_dims(0, rank);
+  d.index_vector_dim = 1;
+  return d;
+}
+
+// self, dim, index
+void gather(Context& c) {
+  const Value x = c.in(0), index = c.in(2);
+  if (x.rank() == 0 || index.rank() == 0) return c.result(reshaped(x, c.out().dims));
+  hlo::GatherDims d;
+  d.collapsed_slice_dims = d.start_index_map = iota_dims(0, x.rank());
+  d.index_vector_dim = 1;
+  const Dims ones(static_cast<size_t>(x.rank()), 1);
+  c.result(reshaped(hlo::gather(x, element_places(index, wrapped({c.integer(1)}, x.rank())[0]), d, ones),
+                    c.out().dims));
+}
+
+// self, dim, index, src or value
+template <bool Add>
+void scatter(Context& c) {
+  const DType t = Add ? opmath_of(c.out().dtype) : c.out().dtype;
+  Value x = c.in(0, t), index = c.in(2);
+  const Dims dims = c.out().dims;
+  if (x.rank() == 0) x = reshaped(x, {1});
+  if (index.rank() == 0) index = reshaped(index, {1});
+  Value update = c.in(3, t);
+  if (update.rank() == 0) {
+    update = expand(update, index.dims());
+  } else if (update.dims() != index.dims()) {  // the source may be larger than the index
+    update = hlo::slice(update, Dims(static_cast<size_t>(update.rank()), 0), index.dims());
+  }
+  const Value places = element_places(index, wrapped({c.integer(1)}, x.rank())[0]);
+  const Value flat = reshaped(update, {update.elements()});
+  const auto d = element_scatter(x.rank());
+  c.result(reshaped(
+      Add ? hlo::scatter(x, places, flat, d, Reducer::add) : hlo::scatter_set(x, places, flat, d), dims));
+}
+
+// self, dim, index, source, [alpha]
+template <bool Add>
+void index_put_slices(Context& c) {
+  const DType t = Add ? opmath_of(c.out().dtype) : c.out().dtype;
+  const Value x = c.in(0, t), index = c.in(2);
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
+  Value source = c.in(3, t);
+  if (Add) source = hlo::multiply(source, expand(c.in(4, t), source.dims()));
+  hlo::ScatterDims d;
+  d.update_window_dims = others({axis}, x.rank());
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {axis};
+  d.index_vector_dim = 1;
+  const Value flat = reshaped(index, {index.elements()});
+  c.result(Add ? hlo::scatter(x, flat, source, d, Reducer::add) : hlo::scatter_set(x, flat, source, d));
+}
+
+// Advanced indexing by integer tensors: which axes are indexed, and where their common dimensions go.
+struct Advanced {
+  Dims axes, common;  // indexed axes; broadcast dimensions of the indices
+  int64_t front = 0;  // the result's dimension at which `common` stands
+  [[nodiscard]] Dims result(const Dims& x) const {
+    Dims out;
+    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i)
+      if (std::find(axes.begin(), axes.end(), i) == axes.end()) out.push_back(x[static_cast<size_t>(i)]);
+    out.insert(out.begin() + front, common.begin(), common.end());
+    return out;
+  }
+};
+
+// Nothing where some index is a mask or the axes do not stand together in a way we read.
+std::optional<Advanced> advanced(const std::vector<const Shape*>& indices, size_t rank) {
+  Advanced a;
+  if (indices.size() > rank) return std::nullopt;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (!indices[i]) continue;
+    if (!is_int(indices[i]->dtype) || indices[i]->dtype == DType::u8) return std::nullopt;
+    a.axes.push_back(static_cast<int64_t>(i));
+    a.common = broadcast({&a.common, &indices[i]->dims});
+  }
+  if (a.axes.empty()) return std::nullopt;
+  const bool adjacent = a.axes.back() - a.axes.front() + 1 == static_cast<int64_t>(a.axes.size());
+  a.front = adjacent ? a.axes.front() : 0;
+  return a;
+}
+
+Value index_vectors(Context& c, const Advanced& a, const Dims& dims) {
+  const auto indices = c.list(1);
+  std::vector<Value> parts;
+  const int64_t n = product(a.common);
+  for (int64_t axis : a.axes) {
+    const Value i =
+        wrapped_index(to(indices[static_cast<size_t>(axis)], DType::s64), dims[static_cast<size_t>(axis)]);
+    parts.push_back(reshaped(expand(i, a.common), {n, 1}));
+  }
+  return parts.size() == 1 ? parts[0] : hlo::concatenate(parts, 1);
+}
+
+void index(Context& c) {
+  const Value x = c.in(0);
+  const Advanced a = *advanced(c.shapes(1), static_cast<size_t>(x.rank()));
+  hlo::GatherDims d;
+  Dims sizes = x.dims();
+  for (int64_t axis : a.axes) sizes[static_cast<size_t>(axis)] = 1;
+  // As if the common dimensions were one, at `front`.
+  for (int64_t i = 0, out = 0; i < x.rank(); ++i) {
+    if (std::find(a.axes.begin(), a.axes.end(), i) != a.axes.end()) continue;
+    if (out == a.front) ++out;
+    d.offset_dims.push_back(out++);
+  }
+  d.collapsed_slice_dims = d.start_index_map = a.axes;
+  d.index_vector_dim = 1;
+  c.result(reshaped(hlo::gather(x, index_vectors(c, a, x.dims()), d, sizes), c.out().dims));
+}
+
+// self, indices, values, accumulate
+void index_put(Context& c) {
+  const bool accumulate = c.flag_or(3, false);
+  const DType t = accumulate ? opmath_of(c.out().dtype) : c.out().dtype;
+  const Value x = c.in(0, t);
+  const Advanced a = *advanced(c.shapes(1), static_cast<size_t>(x.rank()));
+  const Dims full = a.result(x.dims());
+  Dims merged = full;
+  merged.erase(merged.begin() + a.front, merged.begin() + a.front + static_cast<int64_t>(a.common.size()));
+  merged.insert(merged.begin() + a.front, product(a.common));
+  const Value update = reshaped(expand(c.in(2, t), full), merged);
+  hlo::ScatterDims d;
+  d.update_window_dims = others({a.front}, static_cast<int64_t>(merged.size()));
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = a.axes;
+  d.index_vector_dim = 1;
+  const Value places = index_vectors(c, a, x.dims());
+  c.result(accumulate ? hlo::scatter(x, places, update, d, Reducer::add)
+                      : hlo::scatter_set(x, places, update, d));
+}
+
+}  // namespace
+
+std::span<const Row> index_rows() {
+  static const Row rows[] = {
+      {{"embedding"},
+       embedding,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.dims(0).size() != 2 || !is_int(c.shape(1).dtype)) return {};
+         Dims dims = c.dims(1);
+         dims.push_back(c.dims(0)[1]);
+         return {Shape{c.shape(0).dtype, dims}};
+       }},
+      {{"embedding_dense_backward"},
+       embedding_backward,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         return {Shape{c.shape(0).dtype, {c.integer(2), c.dims(0).back()}}};
+       }},
+      {{"index_select"},
+       index_select,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         const int64_t rank = static_cast<int64_t>(c.dims(0).size());
+         if (c.dims(2).size() > 1 || (rank == 0 && product(c.dims(2)) != 1)) return {};
+         Dims dims = c.dims(0);
+         if (rank > 0) dims.at(static_cast<size_t>(wrapped({c.integer(1)}, rank)[0])) = product(c.dims(2));
+         return {Shape{c.shape(0).dtype, dims}};
+       }},
+      {{"gather"}, gather},
+      {{"scatter.src"}, scatter<false>},
+      {{"scatter.value"}, scatter<false>},
+      {{"scatter_add"}, scatter<true>},
+      {{"index_add"}, index_put_slices<true>},
+      {{"index_copy"}, index_put_slices<false>},
+      {{"index.Tensor"},
+       index,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         const auto a = advanced(c.shapes(1), c.dims(0).size());
+         if (!a) return {};
+         return {Shape{c.shape(0).dtype, a->result(c.dims(0))}};
+       }},
+      {{"index_put"},
+       index_put,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         const auto a = advanced(c.shapes(1), c.dims(0).size());
+         if (!a || c.shape(2).dtype != c.shape(0).dtype) return {};
+         return {c.shape(0)};
+       }},
+      {{"_index_put_impl"},
+       index_put,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         const auto a = advanced(c.shapes(1), c.dims(0).size());
+         if (!a || c.shape(2).dtype != c.shape(0).dtype) return {};
+         return like_first(c);
+       }},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

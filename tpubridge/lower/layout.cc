@@ -1,0 +1,153 @@
+// Ops that move elements: joining, turning, padding, repeating.
+#include <algorithm>
+
+#include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+// tensors, dim. A 1-dimensional tensor without elements joins anything (torch's old rule).
+void cat(Context& c) {
+  std::vector<Value> parts;
+  for (Value v : c.list(0))
+    if (!(v.rank() == 1 && v.dim(0) == 0 && c.out().rank() != 1)) parts.push_back(to(v, c.out().dtype));
+  c.result(parts.size() == 1 ? parts[0]
+                             : hlo::concatenate(parts, wrapped({c.integer(1)}, c.out().rank())[0]));
+}
+
+void flip(Context& c) { c.result(hlo::reverse(c.in(0), wrapped(c.integers(1), c.out().rank()))); }
+
+void roll(Context& c) {
+  Value x = c.in(0);
+  const Dims shifts = c.integers(1);
+  Dims dims = c.integers(2);
+  const Dims full = x.dims();
+  if (dims.empty()) {
+    x = reshaped(x, {x.elements()});
+    dims = {0};
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t axis = dims[i] < 0 ? dims[i] + x.rank() : dims[i], n = x.dim(axis);
+    if (n == 0) continue;
+    const int64_t cut = n - ((shifts[i] % n) + n) % n;
+    if (cut == n) continue;
+    Dims start(static_cast<size_t>(x.rank()), 0), middle = x.dims(), from = start;
+    middle[static_cast<size_t>(axis)] = cut;
+    from[static_cast<size_t>(axis)] = cut;
+    x = hlo::concatenate({hlo::slice(x, from, x.dims()), hlo::slice(x, start, middle)}, axis);
+  }
+  c.result(reshaped(x, full));
+}
+
+// self, pad (last dimension first; may be negative), value
+void constant_pad(Context& c) {
+  const Value x = c.in(0);
+  const Dims pad = c.integers(1);
+  Dims low(static_cast<size_t>(x.rank()), 0), high = low;
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    low[low.size() - 1 - i] = pad[2 * i];
+    high[high.size() - 1 - i] = pad[2 * i + 1];
+  }
+  c.result(hlo::pad(x, c.in(2, x.dtype()), low, high));
+}
+
+void repeat(Context& c) {
+  const Value x = c.in(0);
+  const Dims times = c.integers(1);
+  // [r0, d0, r1, d1, …], then the pairs are merged.
+  Dims pairs, axes;
+  const size_t lead = times.size() - static_cast<size_t>(x.rank());
+  for (size_t i = 0; i < times.size(); ++i) {
+    pairs.push_back(times[i]);
+    if (i < lead) continue;
+    axes.push_back(static_cast<int64_t>(pairs.size()));
+    pairs.push_back(x.dim(static_cast<int64_t>(i - lead)));
+  }
+  c.result(reshaped(spread(x, pairs, axes), c.out().dims));
+}
+
+// self, dim, descending [stable first in one overload]
+void sort_by(Context& c, Value x, int64_t dim, bool descending) {
+  if (x.rank() == 0) {
+    c.result(x, 0);
+    return c.result(hlo::constant(c.b, DType::s64, 0), 1);
+  }
+  const int64_t axis = wrapped({dim}, x.rank())[0];
+  const Value index = hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis);
+  const auto out = hlo::sort({x, index}, axis, true, [&](std::span<const Value> v) -> hlo::Values {
+    using hlo::Direction;
+    if (!is_float(x.dtype())) return {hlo::compare(v[0], v[1], descending ? Direction::gt : Direction::lt)};
+    // NaN is the largest; −0 and +0 are equal.
+    const Value a = hlo::compare(v[0], v[0], Direction::ne), b = hlo::compare(v[1], v[1], Direction::ne);
+    if (descending) return {hlo::or_(hlo::compare(v[0], v[1], Direction::gt), hlo::and_(a, hlo::not_(b)))};
+    return {hlo::or_(hlo::compare(v[0], v[1], Direction::lt), hlo::and_(hlo::not_(a), b))};
+  });
+  c.result(out[0], 0);
+  c.result(out[1], 1);
+}
+void sort(Context& c) { sort_by(c, c.in(0), c.integer(1), c.flag(2)); }
+void sort_stable(Context& c) { sort_by(c, c.in(0), c.integer(2), c.flag(3)); }
+
+// self, k, dim, largest, sorted: the front of a sort.
+void topk(Context& c) {
+  const Value x = c.in(0);
+  if (x.rank() == 0) return sort_by(c, x, 0, true);
+  const int64_t axis = wrapped({c.integer(2)}, x.rank())[0];
+  const Value index = hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis);
+  const bool largest = c.flag(3);
+  const auto out = hlo::sort({x, index}, axis, true, [&](std::span<const Value> v) -> hlo::Values {
+    using hlo::Direction;
+    if (!is_float(x.dtype())) return {hlo::compare(v[0], v[1], largest ? Direction::gt : Direction::lt)};
+    const Value a = hlo::compare(v[0], v[0], Direction::ne), b = hlo::compare(v[1], v[1], Direction::ne);
+    if (largest) return {hlo::or_(hlo::compare(v[0], v[1], Direction::gt), hlo::and_(a, hlo::not_(b)))};
+    return {hlo::or_(hlo::compare(v[0], v[1], Direction::lt), hlo::and_(hlo::not_(a), b))};
+  });
+  const Dims zero(static_cast<size_t>(x.rank()), 0);
+  c.result(hlo::slice(out[0], zero, c.out().dims), 0);
+  c.result(hlo::slice(out[1], zero, c.out().dims), 1);
+}
+
+}  // namespace
+
+std::span<const Row> layout_rows() {
+  static const Row rows[] = {
+      {{"cat"}, cat},
+      {{"flip"}, flip, plain, like_first},
+      {{"roll"}, roll, plain, like_first},
+      {{"constant_pad_nd"},
+       constant_pad,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         Dims dims = c.dims(0);
+         const Dims pad = c.integers(1);
+         if (pad.size() % 2 || pad.size() / 2 > dims.size()) return {};
+         for (size_t i = 0; i < pad.size() / 2; ++i) dims[dims.size() - 1 - i] += pad[2 * i] + pad[2 * i + 1];
+         if (std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; })) return {};
+         return {Shape{c.shape(0).dtype, dims}};
+       }},
+      {{"repeat"},
+       repeat,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         const Dims times = c.integers(1);
+         Dims dims = c.dims(0);
+         if (times.size() < dims.size()) return {};
+         dims.insert(dims.begin(), times.size() - dims.size(), 1);
+         for (size_t i = 0; i < dims.size(); ++i) dims[i] *= times[i];
+         return {Shape{c.shape(0).dtype, dims}};
+       }},
+      {{"sort"},
+       sort,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         return {c.shape(0), Shape{DType::s64, c.dims(0)}};
+       }},
+      {{"sort.stable"}, sort_stable},
+      {{"topk"}, topk},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

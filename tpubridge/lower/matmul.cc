@@ -1,0 +1,76 @@
+// Matrix products.
+#include "tpubridge/hlo/linalg.h"
+#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/precision.h"
+
+namespace tpubridge::lower {
+namespace {
+
+// Narrow floats are summed in f32; integers wrap around, as torch's do.
+Value product_of(const Context& c, Value a, Value b, const hlo::DotDims& dims) {
+  hlo::DotOptions options;
+  options.lhs_precision = options.rhs_precision = precision_of(c, a.dtype());
+  if (a.dtype() == DType::bf16 || a.dtype() == DType::f16) options.result = DType::f32;
+  return hlo::dot_general(a, b, dims, options);
+}
+
+Value matrix_product(const Context& c, Value a, Value b) {
+  return product_of(c, a, b, {.lhs_contract = {1}, .rhs_contract = {0}});
+}
+Value batched_product(const Context& c, Value a, Value b) {
+  return product_of(c, a, b, {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}});
+}
+
+void mm(Context& c) { c.result(matrix_product(c, c.in(0), c.in(1))); }
+void bmm(Context& c) { c.result(batched_product(c, c.in(0), c.in(1))); }
+void mv(Context& c) { c.result(product_of(c, c.in(0), c.in(1), {.lhs_contract = {1}, .rhs_contract = {0}})); }
+void dot(Context& c) {
+  c.result(product_of(c, c.in(0), c.in(1), {.lhs_contract = {0}, .rhs_contract = {0}}));
+}
+
+// beta · self + alpha · product; where beta is 0, self is not looked at (it may hold NaN).
+void plus_scaled(Context& c, Value product) {
+  const DType t = opmath_of(product.dtype());
+  Value y = to(product, t);
+  auto scaled = [&](Value v, size_t arg) {
+    return !c.is_tensor(arg) && c.number(arg) == 1 ? v : hlo::multiply(v, expand(c.in(arg, t), v.dims()));
+  };
+  y = scaled(y, 4);
+  if (c.is_tensor(3) || c.number(3) != 0) y = hlo::add(scaled(expand(c.in(0, t), c.out().dims), 3), y);
+  c.result(y);
+}
+void addmm(Context& c) { plus_scaled(c, matrix_product(c, c.in(1), c.in(2))); }
+void baddbmm(Context& c) { plus_scaled(c, batched_product(c, c.in(1), c.in(2))); }
+void addmv(Context& c) {
+  plus_scaled(c, product_of(c, c.in(1), c.in(2), {.lhs_contract = {1}, .rhs_contract = {0}}));
+}
+
+}  // namespace
+
+std::span<const Row> matmul_rows() {
+  static const Row rows[] = {
+      {{"mm"}, mm, precise},
+      {{"bmm"}, bmm, precise},
+      {{"mv"},
+       mv,
+       composite | precise,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.dims(0).size() != 2 || c.dims(1).size() != 1 || c.dims(0)[1] != c.dims(1)[0]) return {};
+         return {Shape{c.shape(0).dtype, {c.dims(0)[0]}}};
+       }},
+      {{"dot"},
+       dot,
+       precise,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.dims(0).size() != 1 || c.dims(0) != c.dims(1) || c.shape(0).dtype != c.shape(1).dtype)
+           return {};
+         return {Shape{c.shape(0).dtype, {}}};
+       }},
+      {{"addmm"}, addmm, precise},
+      {{"baddbmm"}, baddbmm, precise},
+      {{"addmv"}, addmv, precise},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,111 @@
+// Walks a graph in order and lets each node's row build its part.
+#include "tpubridge/lower/program.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+constexpr std::array kNumberTypes = {DType::f32, DType::f64, DType::s64};
+
+void append(std::vector<std::byte>& bytes, const trace::Number& n) {
+  auto put = [&](auto v) {
+    const auto at = bytes.size();
+    bytes.resize(at + sizeof(v));
+    std::memcpy(bytes.data() + at, &v, sizeof(v));
+  };
+  if (n.dtype == DType::f32) put(static_cast<float>(n.real));
+  if (n.dtype == DType::f64) put(n.real);
+  if (n.dtype == DType::s64) put(n.integer);
+}
+
+int64_t count(const trace::Graph& graph, DType type) {
+  return std::count_if(graph.numbers.begin(), graph.numbers.end(),
+                       [&](auto* n) { return n->number().dtype == type; });
+}
+
+class Lowering {
+ public:
+  Lowering(const trace::Graph& graph, const std::vector<int64_t>& donated) : graph_(graph) {
+    for (size_t i = 0; i < graph.leaves.size(); ++i) {
+      hlo::ParameterAttrs attrs;
+      attrs.donate = std::binary_search(donated.begin(), donated.end(), static_cast<int64_t>(i));
+      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(graph.leaves[i].shape(), attrs);
+    }
+    add_numbers();
+  }
+
+  std::string run() {
+    for (const auto* n : graph_.nodes) lower_node(*n);
+    std::vector<Value> results;
+    for (const auto& r : graph_.roots) results.push_back(of(r));
+    return b_.finish(results);
+  }
+
+ private:
+  void add_numbers() {
+    for (DType type : kNumberTypes) {
+      const int64_t n = count(graph_, type);
+      if (n == 0) continue;
+      const Value pack = b_.parameter(Shape{type, {n}});
+      int64_t at = 0;
+      for (const auto* node : graph_.numbers) {
+        if (node->number().dtype != type) continue;
+        const Value one = n == 1 ? pack : hlo::slice(pack, {at}, {at + 1});
+        nodes_[node] = {hlo::reshape(one, {})};
+        ++at;
+      }
+    }
+  }
+
+  Value of(const trace::Value& v) const {
+    if (v->is_leaf()) return leaves_.at({v.node(), v.index()});
+    return nodes_.at(v.node())[v.index()];
+  }
+
+  void lower_node(const trace::Node& n) {
+    std::vector<Value> operands;
+    std::vector<const Shape*> shapes;
+    for (const auto& o : n.operands()) {
+      operands.push_back(of(o));
+      shapes.push_back(&o.shape());
+    }
+    const auto& row = static_cast<const Row&>(*n.op());
+    hlo::LocationScope where(b_, {.name = std::string(row.name)});
+    Context context(b_, n, std::move(operands), std::move(shapes));
+    row.lower(context);
+    nodes_[&n] = context.results();
+  }
+
+  const trace::Graph& graph_;
+  hlo::Builder b_;
+  std::map<std::pair<const trace::Node*, uint32_t>, Value> leaves_;
+  std::unordered_map<const trace::Node*, std::vector<Value>> nodes_;
+};
+
+}  // namespace
+
+std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated) {
+  return Lowering(graph, donated).run();
+}
+
+std::vector<NumberPack> number_packs(const trace::Graph& graph) {
+  std::vector<NumberPack> packs;
+  for (DType type : kNumberTypes) {
+    const int64_t n = count(graph, type);
+    if (n == 0) continue;
+    NumberPack pack{Shape{type, {n}}, {}};
+    for (const auto* node : graph.numbers)
+      if (node->number().dtype == type) append(pack.bytes, node->number());
+    packs.push_back(std::move(pack));
+  }
+  return packs;
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,23 @@
+// A graph as one StableHLO program: its text, its signature, and the numbers that go in beside the data.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tpubridge/base/shape.h"
+#include "tpubridge/trace/graph.h"
+
+namespace tpubridge::lower {
+
+// The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
+// the results are its roots. `donated`: leaves whose memory the program may use for its results.
+[[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated);
+
+struct NumberPack {
+  Shape shape;
+  std::vector<std::byte> bytes;
+};
+[[nodiscard]] std::vector<NumberPack> number_packs(const trace::Graph& graph);
+
+}  // namespace tpubridge::lower

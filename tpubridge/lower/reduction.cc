@@ -1,0 +1,241 @@
+// Reductions, and scans along a dimension.
+#include <cmath>
+#include <limits>
+
+#include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using hlo::Direction;
+
+Value kept(const Context& c, Value reduced, size_t i = 0) { return reshaped(reduced, c.out(i).dims); }
+
+// Narrow floats are summed in f32.
+Value wide(const Context& c, size_t arg = 0) { return c.in(arg, opmath_of(c.out().dtype)); }
+
+void sum_dim(Context& c) {
+  const Value x = wide(c);
+  c.result(kept(c, sum(x, wrapped(c.integers(1), x.rank(), true))));
+}
+
+Value mean_over(Value x, const Dims& axes) {
+  double n = 1;
+  for (int64_t a : axes) n *= static_cast<double>(x.dim(a));
+  const Value s = sum(x, axes);
+  return hlo::divide(s, like(s, n));
+}
+void mean_dim(Context& c) {
+  const Value x = wide(c);
+  c.result(kept(c, mean_over(x, wrapped(c.integers(1), x.rank(), true))));
+}
+
+template <Value (*F)(Value, const Dims&)>
+void extreme(Context& c) {
+  const Value x = c.in(0);
+  c.result(kept(c, F(x, wrapped(c.arg_count() > 1 ? c.integers(1) : Dims{}, x.rank(), true))));
+}
+
+Value any_of(Value x, const Dims& axes) {
+  if (axes.empty()) return x;
+  return hlo::reduce(x, hlo::constant(x.builder(), DType::pred, false), axes, hlo::Reducer::or_);
+}
+Value all_of(Value x, const Dims& axes) {
+  if (axes.empty()) return x;
+  return hlo::reduce(x, hlo::constant(x.builder(), DType::pred, true), axes, hlo::Reducer::and_);
+}
+template <Value (*F)(Value, const Dims&)>
+void logical(Context& c) {
+  const Value x = c.in(0, DType::pred);
+  c.result(kept(c, F(x, wrapped(c.arg_count() > 1 ? c.integers(1) : Dims{}, x.rank(), true))));
+}
+
+void prod(Context& c, const Dims& axes) {
+  const Value x = wide(c);
+  if (axes.empty()) return c.result(kept(c, x));
+  c.result(kept(c, hlo::reduce(x, hlo::constant(c.b, x.dtype(), 1), axes, hlo::Reducer::multiply)));
+}
+void prod_all(Context& c) { prod(c, wrapped({}, static_cast<int64_t>(c.dims(0).size()), true)); }
+void prod_dim(Context& c) { prod(c, wrapped({c.integer(1)}, static_cast<int64_t>(c.dims(0).size()))); }
+
+// Value and place of the extreme along one axis: the first of equals, and NaN beats all, as in torch.
+struct Extreme {
+  Value value, index;
+};
+Extreme extreme_at(Value x, int64_t axis, bool largest) {
+  hlo::Builder& b = x.builder();
+  const Value index = hlo::iota(b, Shape{DType::s64, x.dims()}, axis);
+  const hlo::Scalar init = largest ? hlo::lowest(x.dtype()) : hlo::highest(x.dtype());
+  const auto r = hlo::reduce(
+      {x, index},
+      {hlo::constant(b, x.dtype(), init), hlo::constant(b, DType::s64, std::numeric_limits<int64_t>::max())},
+      {axis}, [&](std::span<const Value> v) -> hlo::Values {
+        Value better = hlo::compare(v[0], v[2], largest ? Direction::gt : Direction::lt);
+        Value same = hlo::compare(v[0], v[2], Direction::eq);
+        if (is_float(x.dtype())) {
+          const Value a = hlo::compare(v[0], v[0], Direction::ne),
+                      o = hlo::compare(v[2], v[2], Direction::ne);
+          better = hlo::or_(better, hlo::and_(a, hlo::not_(o)));
+          same = hlo::or_(same, hlo::and_(a, o));
+        }
+        const Value first = hlo::or_(better, hlo::and_(same, hlo::compare(v[1], v[3], Direction::lt)));
+        return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
+      });
+  return {r[0], r[1]};
+}
+
+template <bool Largest>
+void extreme_dim(Context& c) {
+  const Value x = c.in(0);
+  if (x.rank() == 0) {
+    c.result(x);
+    return c.result(hlo::constant(c.b, DType::s64, 0), 1);
+  }
+  const Extreme e = extreme_at(x, wrapped({c.integer(1)}, x.rank())[0], Largest);
+  c.result(kept(c, e.value), 0);
+  c.result(kept(c, e.index, 1), 1);
+}
+template <bool Largest>
+void arg_extreme(Context& c) {
+  Value x = c.in(0);
+  if (!c.has(1)) x = reshaped(x, {x.elements()});
+  if (x.rank() == 0) return c.result(hlo::constant(c.b, DType::s64, 0));
+  const int64_t axis = c.has(1) ? wrapped({c.integer(1)}, x.rank())[0] : 0;
+  c.result(kept(c, extreme_at(x, axis, Largest).index));
+}
+
+Value norm_of(Value x, double p, const Dims& axes) {
+  const Value a = hlo::abs(x);
+  if (p == 2) return hlo::sqrt(sum(hlo::multiply(x, x), axes));
+  if (p == 1) return sum(a, axes);
+  if (p == 0) return sum(to(hlo::compare(x, like(x, 0), Direction::ne), x.dtype()), axes);
+  if (std::isinf(p)) return p > 0 ? max(a, axes) : min(a, axes);
+  const Value s = sum(hlo::power(a, like(a, p)), axes);
+  return hlo::power(s, like(s, 1 / p));
+}
+void norm(Context& c) {
+  const Value x = wide(c);
+  c.result(kept(c, norm_of(x, c.has(1) ? c.number(1) : 2,
+                           wrapped(c.arg_count() > 2 ? c.integers(2) : Dims{}, x.rank(), true))));
+}
+
+struct Moments {
+  Value mean, variance;
+};
+Moments moments(Value x, const Dims& axes, double correction) {
+  double n = 1;
+  for (int64_t a : axes) n *= static_cast<double>(x.dim(a));
+  const Value mean = mean_over(x, axes);
+  const Value d = hlo::subtract(x, spread(mean, x.dims(), others(axes, x.rank())));
+  const Value s = sum(hlo::multiply(d, d), axes);
+  return {mean, hlo::divide(s, like(s, std::max(n - correction, 0.0)))};
+}
+Moments moments(const Context& c) {
+  const Value x = wide(c);
+  return moments(x, wrapped(c.integers(1), x.rank(), true), c.has(2) ? c.number(2) : 1);
+}
+void var(Context& c) { c.result(kept(c, moments(c).variance)); }
+void std_(Context& c) { c.result(kept(c, hlo::sqrt(moments(c).variance))); }
+void var_mean(Context& c) {
+  const Moments m = moments(c);
+  c.result(kept(c, m.variance), 0);
+  c.result(kept(c, m.mean, 1), 1);
+}
+std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
+  const int64_t rank = static_cast<int64_t>(c.dims(0).size());
+  if (!is_float(c.shape(0).dtype)) return {};
+  const Dims axes = wrapped(c.integers(1), rank, true);
+  Dims dims = c.dims(0);
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (c.flag(keepdim))
+      dims[static_cast<size_t>(axes[i])] = 1;
+    else
+      dims.erase(dims.begin() + axes[i]);
+  }
+  return std::vector<Shape>(count, Shape{c.shape(0).dtype, dims});
+}
+
+// A scalar; the extreme of nothing is torch's error, which the CPU gives.
+std::vector<Shape> scalar_of_some(const Call& c) {
+  if (product(c.dims(0)) == 0) return {};
+  return {Shape{c.shape(0).dtype, {}}};
+}
+
+// Inclusive scan by doubling: log2(n) shifted additions, which every backend vectorises.
+template <hlo::Reducer R>
+void scan(Context& c) {
+  Value x = wide(c);
+  if (x.rank() == 0) return c.result(x);
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0], n = x.dim(axis);
+  const Value neutral = hlo::constant(c.b, x.dtype(), R == hlo::Reducer::add ? 0 : 1);
+  Dims zero(static_cast<size_t>(x.rank()), 0);
+  for (int64_t step = 1; step < n; step *= 2) {
+    Dims low = zero, high = zero;
+    low[static_cast<size_t>(axis)] = step;
+    high[static_cast<size_t>(axis)] = -step;
+    const Value shifted = hlo::pad(x, neutral, low, high);
+    x = R == hlo::Reducer::add ? hlo::add(x, shifted) : hlo::multiply(x, shifted);
+  }
+  c.result(x);
+}
+
+void logsumexp(Context& c) {
+  const Value x = wide(c);
+  const Dims axes = wrapped(c.integers(1), x.rank(), true), rest = others(axes, x.rank());
+  const Value top = max(x, axes);
+  // Infinite maxima would give inf − inf.
+  const Value shift = hlo::select(hlo::is_finite(top), top, like(top, 0));
+  const Value s = sum(hlo::exponential(hlo::subtract(x, spread(shift, x.dims(), rest))), axes);
+  c.result(kept(c, hlo::add(hlo::log(s), shift)));
+}
+
+}  // namespace
+
+std::span<const Row> reduction_rows() {
+  static const Row rows[] = {
+      {{"sum.dim_IntList"}, sum_dim},
+      {{"mean.dim"}, mean_dim},
+      {{"amax"}, extreme<max>},
+      {{"amin"}, extreme<min>},
+      {{"max"}, extreme<max>, plain, scalar_of_some},
+      {{"min"}, extreme<min>, plain, scalar_of_some},
+      {{"max.dim"}, extreme_dim<true>},
+      {{"min.dim"}, extreme_dim<false>},
+      {{"argmax"}, arg_extreme<true>},
+      {{"argmin"}, arg_extreme<false>},
+      {{"any"}, logical<any_of>},
+      {{"any.dim"}, logical<any_of>},
+      {{"any.dims"}, logical<any_of>},
+      {{"all"}, logical<all_of>},
+      {{"all.dim"}, logical<all_of>},
+      {{"all.dims"}, logical<all_of>},
+      {{"prod"},
+       prod_all,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         const DType t = c.shape(0).dtype;
+         return {Shape{c.dtype(1).value_or(is_float(t) || is_complex(t) ? t : DType::s64), {}}};
+       }},
+      {{"prod.dim_int"}, prod_dim},
+      {{"norm.Scalar"},
+       norm,
+       bake | composite,
+       [](const Call& c) -> std::vector<Shape> {
+         if (!is_float(c.shape(0).dtype)) return {};
+         return {Shape{c.shape(0).dtype, {}}};
+       }},
+      {{"linalg_vector_norm"}, norm, bake},
+      {{"norm.ScalarOpt_dim"}, norm, bake},
+      {{"var.correction"}, var, bake, [](const Call& c) { return reduced(c, 3, 1); }},
+      {{"std.correction"}, std_, bake, [](const Call& c) { return reduced(c, 3, 1); }},
+      {{"var_mean.correction"}, var_mean, bake, [](const Call& c) { return reduced(c, 3, 2); }},
+      {{"logsumexp"}, logsumexp, composite, [](const Call& c) { return reduced(c, 2, 1); }},
+      {{"cumsum"}, scan<hlo::Reducer::add>},
+      {{"cumprod"}, scan<hlo::Reducer::multiply>},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,39 @@
+// Gathers the families. Built inside a function: registration of the device runs in static initialisers.
+#include "tpubridge/lower/table.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tpubridge::lower {
+namespace {
+
+using Table = std::unordered_map<std::string_view, const Row*>;
+
+const Table& table() {
+  static const Table* rows = [] {
+    auto* t = new Table;
+    for (auto family :
+         {view_rows(), unary_rows(), binary_rows(), ternary_rows(), activation_rows(), factory_rows(),
+          reduction_rows(), matmul_rows(), softmax_rows(), norm_rows(), index_rows(), loss_rows(),
+          convolution_rows(), pooling_rows(), random_rows(), layout_rows()})
+      for (const Row& row : family) t->emplace(row.name, &row);
+    return t;
+  }();
+  return *rows;
+}
+
+}  // namespace
+
+const Row* find(std::string_view name) {
+  const auto it = table().find(name);
+  return it == table().end() ? nullptr : it->second;
+}
+
+std::vector<const Row*> all_rows() {
+  std::vector<const Row*> rows;
+  for (const auto& [name, row] : table()) rows.push_back(row);
+  std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->name < b->name; });
+  return rows;
+}
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,57 @@
+// The table of ops that become StableHLO: one row per op, one family per file.
+//
+// A row is named like torch's functional overload ("add.Tensor"); in-place and out= variants find the row of
+// their functional twin by themselves. Ops of ours have names with "tpubridge::".
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tpubridge/base/shape.h"
+#include "tpubridge/trace/node.h"
+
+namespace tpubridge::lower {
+
+class Call;
+class Context;
+
+enum Flags : unsigned {
+  plain = 0,
+  promote = 1,          // operands meet in one element type, torch's rules; Context::common()
+  promote_scalars = 2,  // its Scalar arguments take part in that
+  bake = 4,             // Scalar arguments are part of the program, not inputs of it
+  random = 8,           // gets two more operands at the end: seed and offset (s64 numbers)
+  composite = 16,       // torch would compose it of other ops; this row is taken instead
+};
+
+struct Row : trace::Op {
+  void (*lower)(Context&) = nullptr;
+  unsigned flags = plain;
+  // Output shapes, where torch has no Meta kernel for the op. An element type `token` stands for the promoted
+  // one. Empty result: this call is left to the CPU.
+  std::vector<Shape> (*shape)(const Call&) = nullptr;
+};
+
+[[nodiscard]] const Row* find(std::string_view name);  // null where there is no row
+[[nodiscard]] std::vector<const Row*> all_rows();      // sorted by name
+
+// The families; each is one file.
+[[nodiscard]] std::span<const Row> view_rows();
+[[nodiscard]] std::span<const Row> unary_rows();
+[[nodiscard]] std::span<const Row> binary_rows();
+[[nodiscard]] std::span<const Row> ternary_rows();
+[[nodiscard]] std::span<const Row> activation_rows();
+[[nodiscard]] std::span<const Row> factory_rows();
+[[nodiscard]] std::span<const Row> reduction_rows();
+[[nodiscard]] std::span<const Row> matmul_rows();
+[[nodiscard]] std::span<const Row> softmax_rows();
+[[nodiscard]] std::span<const Row> norm_rows();
+[[nodiscard]] std::span<const Row> index_rows();
+[[nodiscard]] std::span<const Row> loss_rows();
+[[nodiscard]] std::span<const Row> convolution_rows();
+[[nodiscard]] std::span<const Row> pooling_rows();
+[[nodiscard]] std::span<const Row> random_rows();
+[[nodiscard]] std::span<const Row> layout_rows();
+
+}  // namespace tpubridge::lower

@@ -1,0 +1,36 @@
+// One program's worth of the trace: what must be computed for a set of values, in order, with its structure
+// hash.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tpubridge/trace/node.h"
+
+namespace tpubridge::trace {
+
+// A computed value that a graph reads: output `index` of a node that is a leaf now.
+struct Leaf {
+  const Node* node = nullptr;
+  uint32_t index = 0;
+  [[nodiscard]] const Shape& shape() const { return node->shapes()[index]; }
+};
+
+struct Graph {
+  std::vector<const Node*> nodes;    // pending operations, operands before users
+  std::vector<Leaf> leaves;          // data inputs, in the order of first use
+  std::vector<const Node*> numbers;  // number inputs, in the order of first use
+  std::vector<Value> roots;          // the outputs
+  std::array<uint64_t, 2> hash{};    // structure: equal graphs give equal programs
+};
+
+// Collects what `roots` need. Roots must be pending and distinct; they come back sorted by (id, index).
+// Values that something outside the graph still holds are added as roots: they can be asked for later.
+[[nodiscard]] Graph collect(std::vector<Value> roots);
+
+// Leaves whose data nobody but this graph can see (their buffers may be given to the program), as indices.
+[[nodiscard]] std::vector<int64_t> private_leaves(const Graph& graph);
+
+}  // namespace tpubridge::trace

@@ -1,0 +1,143 @@
+// The traced graph: nodes, the values they give, and the data of those that were computed.
+//
+// A node is immutable but for one change: when its values have been computed it becomes a leaf (it keeps the
+// data and lets its operands go). Reference counts are atomic; everything else is guarded by exec's one
+// mutex. Ids grow with creation, so sorting by id is a topological order.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tpubridge/base/shape.h"
+
+namespace tpubridge::trace {
+
+class Node;
+
+// What a computed value is kept in; exec/ derives from it.
+struct DeviceData {
+  virtual ~DeviceData() = default;
+};
+
+// One output of a node. Owns a reference.
+class Value {
+ public:
+  Value() = default;
+  Value(Node* node, uint32_t index);  // takes a new reference
+  Value(const Value& other) : Value(other.node_, other.index_) {}
+  Value(Value&& other) noexcept : node_(std::exchange(other.node_, nullptr)), index_(other.index_) {}
+  Value& operator=(Value other) noexcept {
+    std::swap(node_, other.node_);
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~Value() {
+    if (node_) drop();
+  }
+
+  explicit operator bool() const { return node_ != nullptr; }
+  [[nodiscard]] Node* node() const { return node_; }
+  [[nodiscard]] Node* operator->() const { return node_; }
+  [[nodiscard]] uint32_t index() const { return index_; }
+  [[nodiscard]] const Shape& shape() const;
+  [[nodiscard]] Node* release() { return std::exchange(node_, nullptr); }  // the reference goes to the caller
+  bool operator==(const Value&) const = default;
+
+ private:
+  void drop();
+  Node* node_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+// What an operation is; lower/ derives its rows from it. Rows live as long as the process.
+struct Op {
+  std::string_view name;  // "add.Tensor"
+};
+
+// An argument of an operation: a constant, or (Ref) the operand that holds it. -1: the argument is absent.
+struct Ref {
+  int operand = -1;
+  bool operator==(const Ref&) const = default;
+};
+using Arg = std::variant<std::monostate, bool, int64_t, double, std::string, DType, std::vector<int64_t>,
+                         std::vector<double>, Ref, std::vector<Ref>>;
+
+// A number that is an input of the program, not part of it.
+struct Number {
+  DType dtype = DType::f32;  // f32, f64, s64, c128 or pred
+  double real = 0, imag = 0;
+  int64_t integer = 0;
+};
+
+class Node {
+ public:
+  // An operation. The shapes are those of its outputs.
+  [[nodiscard]] static Value make(const Op* op, std::vector<Value> operands, std::vector<Arg> args,
+                                  std::vector<Shape> shapes, int device, DType common);
+  [[nodiscard]] static Value leaf(std::shared_ptr<DeviceData> data, Shape shape, int device);
+  [[nodiscard]] static Value number(Number number, int device);
+
+  [[nodiscard]] bool is_leaf() const { return !op_ && !number_; }
+  [[nodiscard]] bool is_number() const { return number_.has_value(); }
+  [[nodiscard]] bool is_pending() const { return op_ != nullptr; }
+  [[nodiscard]] const Op* op() const { return op_; }
+  [[nodiscard]] const std::vector<Value>& operands() const { return operands_; }
+  [[nodiscard]] const std::vector<Arg>& args() const { return args_; }
+  [[nodiscard]] const std::vector<Shape>& shapes() const { return shapes_; }
+  [[nodiscard]] const Number& number() const { return *number_; }
+  [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] uint64_t id() const { return id_; }
+  [[nodiscard]] uint64_t hash() const {
+    return hash_;
+  }  // of the op, its constants and shapes; not of its operands
+  [[nodiscard]] DType common() const { return common_; }  // the type torch promotes the operands to
+  [[nodiscard]] uint32_t references() const { return refs_.load(std::memory_order_relaxed); }
+
+  // Data of output i; null where nobody wanted it. Throws the error of the program that should have made it.
+  [[nodiscard]] const std::shared_ptr<DeviceData>& data(uint32_t i) const;
+  [[nodiscard]] std::exception_ptr error() const { return error_; }
+  // Turns a pending node into a leaf. `data` has one entry for each output, null for those not computed.
+  void resolve(std::vector<std::shared_ptr<DeviceData>> data);
+  void poison(std::exception_ptr error);  // its values can never be computed; the reason stays
+
+  // Scratch of the walk that runs at the moment (trace/graph.cc).
+  mutable uint64_t mark = 0;
+  mutable uint32_t slot = 0;
+
+ private:
+  friend class Value;
+  Node() = default;
+  static void drop(Node* node);  // iterative: chains of any length
+  void become_leaf();
+
+  std::atomic<uint32_t> refs_{0};
+  int device_ = 0;
+  DType common_ = DType::f32;
+  uint64_t id_ = 0, hash_ = 0;
+  const Op* op_ = nullptr;
+  std::vector<Value> operands_;
+  std::vector<Arg> args_;
+  std::vector<Shape> shapes_;
+  std::optional<Number> number_;
+  std::vector<std::shared_ptr<DeviceData>> data_;
+  std::exception_ptr error_;
+};
+
+[[nodiscard]] int64_t pending_nodes(int device);  // operations traced and not yet computed or dropped
+
+inline Value::Value(Node* node, uint32_t index) : node_(node), index_(index) {
+  if (node_) node_->refs_.fetch_add(1, std::memory_order_relaxed);
+}
+inline void Value::drop() {
+  if (node_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Node::drop(node_);
+}
+inline const Shape& Value::shape() const { return node_->shapes_[index_]; }
+
+}  // namespace tpubridge::trace
