@@ -1,8 +1,9 @@
 # tpubridge: `make demo` shows it, `make test` checks it; both set up what they need. `make help` lists the rest.
 BUILD ?= build
 JOBS ?= $(shell nproc)
-CMAKE_FLAGS ?=
-DEPS_GROUPS := core
+CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TORCH_DIR))
+# A torch of the user's own saves fetching one.
+DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
 .PHONY: help demo test build bench aot asan format lint clean deps configure

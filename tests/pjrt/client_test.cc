@@ -154,7 +154,7 @@ TEST_F(Transfer, ErasedBuffer) {
   EXPECT_EQ(b.device_bytes(), 4);
   b.erase();
   EXPECT_TRUE(b.deleted());
-  EXPECT_THROW(b.wait(), Error);
+  EXPECT_THROW(b.wait(), ArgumentError);
   EXPECT_THROW(static_cast<void>(b.copy_to(d0)), ArgumentError);
 }
 

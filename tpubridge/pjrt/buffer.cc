@@ -68,9 +68,14 @@ Event Buffer::ready() const {
 }
 
 void Buffer::wait() const {
-  if (!raw_) require_alive("wait for");  // of a deleted one the plugin says so itself
-  const Handle<PJRT_Event> event(core_->api, ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent).event);
-  ask(event, &PJRT_Api::PJRT_Event_Await);
+  if (!raw_) require_alive("wait for");
+  try {
+    const Handle<PJRT_Event> event(core_->api, ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent).event);
+    ask(event, &PJRT_Api::PJRT_Event_Await);
+  } catch (const Error&) {
+    require_alive("wait for");  // asked only now: it costs a call, and waiting is on the hot path
+    throw;
+  }
 }
 
 Buffer Buffer::copy_to(const Device& device) const {

@@ -163,7 +163,7 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
                          std::shared_ptr<const void> keep, const Memory* memory) const {
   const auto& dims = array.shape.dims;
   if (array.shape.dtype == DType::token) throw ArgumentError("a token is not data");
-  if (!array.data && array.shape.bytes() > 0)
+  if (array.shape.bytes() > 0 && !array.data)
     throw ArgumentError("the host data for " + array.shape.str() + " is null");
   if (!array.byte_strides.empty() && array.byte_strides.size() != dims.size())
     throw ArgumentError(fmt::format("{} has {} dimensions but {} strides", array.shape.str(), dims.size(),
