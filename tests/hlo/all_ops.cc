@@ -63,23 +63,30 @@ Sample build(const Family& family) {
 Sample collective_sample() {
   Builder b({.name = "collectives", .replicas = 4});
   const Value x = b.parameter({DType::f32, {4, 2}});
-  const std::vector<std::vector<int64_t>> pairs = {{0, 1}, {2, 3}}, uneven = {{0, 1, 2}, {3}};
+  const std::vector<std::vector<int64_t>> pairs = {{0, 1}, {2, 3}};
   const Values two = all_reduce({x, reduce(x, {1}, Reducer::add)},
                                 [](In a) -> Values { return {maximum(a[0], a[1])}; }, {.groups = pairs});
-  return {"collectives",
-          b.finish({all_reduce(x, Reducer::add), all_reduce(x, Reducer::add, {.groups = uneven}), two[0],
-                    two[1], all_gather(x, 1, {.groups = pairs}), reduce_scatter(x, 0, Reducer::add),
-                    reduce_scatter(x, 1, Reducer::maximum, {.groups = pairs}), all_to_all(x, 0, 1),
-                    collective_permute(x, {{0, 1}, {1, 2}, {2, 3}}), convert(replica_id(b), DType::s32),
-                    convert(partition_id(b), DType::s32),
-                    all_reduce(x, Reducer::minimum, {.groups = pairs, .channel = 1, .global_ids = true})}),
-          4, 1};
+  return {
+      "collectives",
+      b.finish({all_reduce(x, Reducer::add), two[0], two[1], all_gather(x, 1, {.groups = pairs}),
+                reduce_scatter(x, 0, Reducer::add), reduce_scatter(x, 1, Reducer::maximum, {.groups = pairs}),
+                all_to_all(x, 0, 1), collective_permute(x, {{0, 1}, {1, 2}, {2, 3}}),
+                convert(replica_id(b), DType::s32), convert(partition_id(b), DType::s32),
+                all_reduce(x, Reducer::minimum, {.groups = pairs, .channel = 1, .global_ids = true})}),
+      4, 1};
+}
+
+Sample uneven_sample() {
+  Builder b({.name = "uneven", .replicas = 4});
+  const Value x = b.parameter({DType::f32, {4, 2}});
+  return {"uneven", b.finish({all_reduce(x, Reducer::add, {.groups = {{0, 1, 2}, {3}}})}), 4, 1, false,
+          false};
 }
 
 Sample broadcast_sample() {
   Builder b({.name = "broadcast", .replicas = 4});
   const Value x = b.parameter({DType::f32, {4, 2}});
-  return {"broadcast", b.finish({collective_broadcast(x, {.groups = {{2, 0, 1, 3}}})}), 4, 1};
+  return {"broadcast", b.finish({collective_broadcast(x, {.groups = {{2, 0, 1, 3}}})}), 4, 1, false, false};
 }
 
 Sample sharded_sample() {
@@ -108,6 +115,7 @@ std::vector<Sample> all_ops() {
   std::vector<Sample> out;
   for (const Family& f : families()) out.push_back(build(f));
   out.push_back(collective_sample());
+  out.push_back(uneven_sample());
   out.push_back(broadcast_sample());
   out.push_back(sharded_sample());
   out.push_back(gspmd_sample());

@@ -32,9 +32,11 @@ struct Sample {
 
 // Collectives and shardings need several devices; their expected values stand in collectives_test.cc.
 [[nodiscard]] Sample collective_sample();  // 4 replicas
-[[nodiscard]] Sample broadcast_sample();   // 4 replicas; the CPU plugin has no collective_broadcast
-[[nodiscard]] Sample sharded_sample();     // 4 partitions, by Shardy
-[[nodiscard]] Sample gspmd_sample();       // 4 partitions, by GSPMD
+[[nodiscard]] Sample uneven_sample();      // 4 replicas in groups of 3 and 1: not on a TPU
+[[nodiscard]] Sample
+broadcast_sample();  // 4 replicas; neither the CPU plugin nor the TPU has collective_broadcast
+[[nodiscard]] Sample sharded_sample();  // 4 partitions, by Shardy
+[[nodiscard]] Sample gspmd_sample();    // 4 partitions, by GSPMD
 
 [[nodiscard]] std::vector<Sample> all_ops();
 

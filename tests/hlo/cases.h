@@ -21,7 +21,7 @@ struct Case {
 struct Family {
   std::string name;
   std::vector<Case> cases;
-  bool tpu = true;  // whether the TPU compiler takes it
+  bool tpu = true;  // whether the TPU compiler takes it (f64: by emulation, after minutes)
 };
 
 inline Case one(std::string name, Value (*f)(Value)) {
@@ -40,6 +40,7 @@ Family constant_cases();
 Family shape_cases();
 Family reduction_cases();
 Family linalg_cases();
+Family algorithm_cases();
 Family complex_linalg_cases();
 Family convolution_cases();
 Family indexing_cases();

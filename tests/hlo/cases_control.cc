@@ -133,10 +133,10 @@ Family chlo_cases() {
 }
 
 std::vector<Family> families() {
-  return {unary_cases(),   binary_cases(),         convert_cases(),     complex_cases(),
-          f64_cases(),     constant_cases(),       shape_cases(),       reduction_cases(),
-          linalg_cases(),  complex_linalg_cases(), convolution_cases(), indexing_cases(),
-          control_cases(), random_cases(),         chlo_cases(),        sugar_cases()};
+  return {unary_cases(),     binary_cases(),      convert_cases(),   complex_cases(), f64_cases(),
+          constant_cases(),  shape_cases(),       reduction_cases(), linalg_cases(),  complex_linalg_cases(),
+          algorithm_cases(), convolution_cases(), indexing_cases(),  control_cases(), random_cases(),
+          chlo_cases(),      sugar_cases()};
 }
 
 }  // namespace tpubridge::hlo

@@ -36,14 +36,14 @@ ConvDims channels_last() {
 
 Family linalg_cases() {
   const DotOptions exact{.lhs_precision = Precision::highest, .rhs_precision = Precision::highest};
-  DotAlgorithm f32{.lhs_type = "f32", .rhs_type = "f32", .accumulation_type = "f32"};
+  const DotAlgorithm bf16{.lhs_type = "bf16", .rhs_type = "bf16", .accumulation_type = "f32"};
   return {"linalg",
           {product("dot_general", {{1}, {0}}, exact),
            product("dot_general.batch", {{2}, {1}, {0}, {2}}, exact),
            product("dot_general.inner", {{0}, {0}}, {.lhs_precision = Precision::high}),
            product("dot_general.outer", {{}, {}}, exact),
            product("dot_general.s8", {{1}, {0}}, {.result = DType::s32}),
-           product("dot_general.algorithm", {{1}, {0}}, {.algorithm = f32}),
+           product("dot_general.algorithm.bf16", {{1}, {0}}, {.algorithm = bf16}),
            {"dot_general.bf16",
             [](Builder&, In in) -> Values {
               return {dot_general(convert(in[0], DType::bf16), convert(in[1], DType::bf16), {{1}, {0}},
@@ -67,6 +67,11 @@ Family linalg_cases() {
            solve("triangular_solve.right", {.left_side = false, .lower = false}),
            solve("triangular_solve.transpose", {.transpose_a = TransposeA::transpose}),
            solve("triangular_solve.unit", {.unit_diagonal = true})}};
+}
+
+Family algorithm_cases() {
+  const DotAlgorithm f32{.lhs_type = "f32", .rhs_type = "f32", .accumulation_type = "f32"};
+  return {"algorithm", {product("dot_general.algorithm", {{1}, {0}}, {.algorithm = f32})}, false};
 }
 
 Family complex_linalg_cases() {

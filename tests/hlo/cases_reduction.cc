@@ -64,13 +64,13 @@ Family reduction_cases() {
        {"select_and_scatter",
         [](Builder& b, In in) -> Values {
           return {select_and_scatter(
-              in[0], in[1], zero(b), {.size = {2, 2}, .strides = {2, 2}},
+              in[0], in[1], zero(b), {.size = {1, 1, 2, 2}, .strides = {1, 1, 2, 2}},
               [](In a) -> Values { return {compare(a[0], a[1], Direction::ge)}; },
               [](In a) -> Values { return {add(a[0], a[1])}; })};
         }},
        {"select_and_scatter.overlap", [](Builder& b, In in) -> Values {
           return {select_and_scatter(
-              in[0], in[1], zero(b), {.size = {3}, .strides = {1}, .padding = {{1, 1}}},
+              in[0], in[1], zero(b), {.size = {1, 1, 3}, .padding = {{0, 0}, {0, 0}, {1, 1}}},
               [](In a) -> Values { return {compare(a[0], a[1], Direction::ge)}; },
               [](In a) -> Values { return {add(a[0], a[1])}; })};
         }}}};

@@ -15,205 +15,8 @@ import numpy as np
 import scipy.linalg, scipy.special
 from jax import lax
 
-F, I, B = np.float32, np.int32, np.bool_
-NAMES = {"float32": "f32", "float64": "f64", "int8": "s8", "int16": "s16", "int32": "s32", "int64": "s64",
-         "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "pred", "complex64": "c64",
-         "complex128": "c128"}
-CASES = []
-
-
-def number(v):
-    if isinstance(v, complex):
-        return [number(v.real), number(v.imag)]
-    if isinstance(v, float):
-        return v if math.isfinite(v) else str(v)
-    return int(v)
-
-
-def array(a):
-    a = np.asarray(a)
-    data = [number(float(str(v)) if a.dtype == F else v.item()) for v in a.ravel()]  # the shortest digits that say it
-    return {"dtype": NAMES[a.dtype.name], "dims": list(a.shape), "data": data}
-
-
-def case(name, inputs, outputs, tol=None):
-    """`tol` is relative and absolute at once; 0 where nothing is given for exact types."""
-    outputs = [np.asarray(o) for o in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
-    if tol is None:
-        tol = 1e-5 if any(o.dtype.kind in "fc" for o in outputs) else 0
-    CASES.append({"name": name, "tol": tol, "inputs": [array(i) for i in inputs], "outputs": [array(o) for o in outputs]})
-
-
-def f(*v):
-    return np.array(v, F)
-
-
-def counting(*dims, dtype=F):
-    return np.arange(math.prod(dims)).reshape(dims).astype(dtype)
-
-
-def rand(*dims):
-    return np.random.default_rng(sum(dims) + 7 * len(dims)).uniform(-1, 1, dims).astype(F)
-
-
-def elementwise():
-    plain, positive = f(-2.5, -0.75, 0, 0.3, 1.5, 4), f(0.01, 0.5, 1, 2.25, 10, 1e6)
-    halves = f(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 8388609, -0.2)
-    s32 = np.array([-7, -1, 0, 3, 2147483647, -2147483647], I)
-    with np.errstate(all="ignore"):
-        case("abs", [plain], np.abs(plain))
-        case("abs.s32", [s32], np.abs(s32))
-        case("cbrt", [plain], np.cbrt(plain))
-        case("ceil", [halves], np.ceil(halves), 0)
-        case("cosine", [plain], np.cos(plain))
-        clz = np.array([0, 1, 255, -1, 16384], np.int16)
-        case("count_leading_zeros.s16", [clz], np.array([16, 15, 8, 0, 1], np.int16))
-        case("exponential", [plain], np.exp(plain))
-        case("exponential_minus_one", [f(-1, 1e-7, 0.5, 3)], np.expm1(f(-1, 1e-7, 0.5, 3)))
-        case("floor", [halves], np.floor(halves), 0)
-        special = f(0, math.inf, -math.inf, math.nan, 1e38)
-        case("is_finite", [special], np.isfinite(special))
-        case("log", [positive], np.log(positive))
-        case("log_plus_one", [f(-0.5, 1e-7, 0.5, 3)], np.log1p(f(-0.5, 1e-7, 0.5, 3)))
-        case("logistic", [plain], scipy.special.expit(plain))
-        case("negate", [plain], -plain)
-        case("negate.s8", [np.array([-128, -1, 0, 127], np.int8)], np.array([-128, 1, 0, -127], np.int8))
-        case("not.s32", [s32], ~s32)
-        case("not.pred", [np.array([True, False])], np.array([False, True]))
-        case("popcnt.u8", [np.array([0, 1, 255, 170], np.uint8)], np.array([0, 1, 8, 4], np.uint8))
-        case("real", [plain], plain)
-        case("imag", [plain], np.zeros_like(plain))
-        case("round_nearest_afz", [halves], f(-3, -2, -1, 1, 2, 3, 0, 8388609, -0.0), 0)
-        case("round_nearest_even", [halves], np.rint(halves), 0)
-        case("rsqrt", [positive], 1 / np.sqrt(positive))
-        case("sign", [f(-3, 0, 0.1, math.nan)], f(-1, 0, 1, math.nan))
-        case("sign.s32", [s32], np.sign(s32))
-        case("sine", [plain], np.sin(plain))
-        case("sqrt", [f(0, 2, 1e10, -1)], np.sqrt(f(0, 2, 1e10, -1)))
-        case("tan", [plain], np.tan(plain))
-        case("tanh", [plain], np.tanh(plain))
-
-
-def binary():
-    a, b = f(-2.5, 0, 1.5, 4, -7), f(2, -3, 0.5, -1.5, 3)
-    p, q = np.array([True, True, False, False]), np.array([True, False, True, False])
-    m, n = np.array([7, -7, 7, -7, 0], I), np.array([2, 2, -2, -2, 3], I)
-    u8 = np.array([255, 16, 3, 200], np.uint8), np.array([2, 17, 5, 100], np.uint8)
-    case("add", [a, b], a + b)
-    big = np.array([2**62, -5, 2**63 - 1], np.int64), np.array([2**61, 7, 1], np.int64)
-    with np.errstate(over="ignore"):
-        case("add.s64", big, big[0] + big[1])
-    case("add.pred", [p, q], p | q)
-    bf = lambda x: x.astype(ml_dtypes.bfloat16)
-    x, y = f(1.01, 3.3, -100.7), f(0.013, 2.2, 0.4)
-    case("add.bf16", [x, y], (bf(x) + bf(y)).astype(F), 4e-3)  # XLA may keep more bits
-    case("multiply.f16", [x, y], (x.astype(np.float16) * y.astype(np.float16)).astype(F), 5e-4)
-    case("and.s32", [m, n], m & n)
-    case("and.pred", [p, q], p & q)
-    case("atan2", [a, b], np.arctan2(a, b))
-    case("divide", [a, b], a / b)
-    case("divide.s32", [m, n], np.array([3, -3, -3, 3, 0], I))
-    case("maximum", [a, b], np.maximum(a, b))
-    u = np.array([1, 2**32 - 1, 5], np.uint32), np.array([2, 3, 4], np.uint32)
-    case("maximum.u32", u, np.maximum(*u))
-    case("minimum", [a, b], np.minimum(a, b))
-    case("minimum.pred", [p, q], p & q)
-    case("multiply", [a, b], a * b)
-    case("multiply.u8", u8, u8[0] * u8[1])
-    case("or.u8", u8, u8[0] | u8[1])
-    case("or.pred", [p, q], p | q)
-    base, power = f(2, 0.5, -2, 9, 0), f(10, -3, 3, 0.5, 0)
-    case("power", [base, power], base**power)
-    case("power.s32", [np.array([2, -3, 5], I), np.array([10, 3, 0], I)], np.array([1024, -27, 1], I))
-    case("remainder", [a, b], np.fmod(a, b))
-    case("remainder.s32", [m, n], np.fmod(m, n))
-    s, by = np.array([1, -16, 2**30, 5], I), np.array([4, 2, 1, 40], I)
-    case("shift_left.s32", [s, by], np.array([16, -64, -(2**31), 0], I))
-    case("shift_right_arithmetic.s32", [s, by], np.array([0, -4, 2**29, 0], I))
-    case("shift_right_logical.s32", [s, by], np.array([0, 2**30 - 4, 2**29, 0], I))
-    case("subtract", [a, b], a - b)
-    w = np.array([1, 500], np.uint16), np.array([2, 100], np.uint16)
-    case("subtract.u16", w, np.array([65535, 400], np.uint16))
-    case("xor.s32", [m, n], m ^ n)
-    case("xor.pred", [p, q], p ^ q)
-    c, d = f(1, 2, math.nan, 3, -0.0), f(2, 2, 1, 1, 0)
-    for name, op in dict(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater,
-                         ge=np.greater_equal).items():
-        case(f"compare.{name}", [c, d], op(c, d))
-    t, v = f(-0.0, 1, math.inf, math.nan, -math.inf), f(0, 1, math.nan, math.inf, -1)
-    case("compare.lt.total", [t, v], np.array([True, False, True, False, True]))
-    case("compare.lt.s32", [np.array([-1, 1], I), np.array([1, -1], I)], np.array([True, False]))
-    unsigned = np.array([2**32 - 1, 1], np.uint32), np.array([1, 2**32 - 1], np.uint32)
-    case("compare.lt.u32", unsigned, np.array([False, True]))
-    case("compare.gt.pred", [p, q], p & ~q)
-
-
-def conversions():
-    a, b, p = f(1, 2, 3), f(-1, -2, -3), np.array([True, False, True])
-    case("select", [p, a, b], np.where(p, a, b), 0)
-    case("select.scalar", [np.bool_(False), a, b], b, 0)
-    x = f(-5, 0.5, 7)
-    case("clamp", [F(-1), x, F(2)], np.clip(x, -1, 2), 0)
-    case("clamp.arrays", [f(0, 1, 2), x, f(1, 3, 4)], f(0, 1, 4), 0)
-    case("convert.f32.s32", [f(-2.7, 2.7, 0, 1e5)], np.array([-2, 2, 0, 100000], I))
-    case("convert.s32.f32", [np.array([-3, 16777217], I)], f(-3, 16777216), 0)
-    case("convert.f32.pred", [f(0, -0.0, 0.1, -3)], np.array([False, False, True, True]))
-    case("convert.pred.f32", [p], f(1, 0, 1), 0)
-    case("convert.s32.u8", [np.array([0, 255, 17], I)], np.array([0, 255, 17], np.uint8))
-    y = f(1.01, -3.14159, 65504, 1e-3)
-    case("convert.bf16", [y], y.astype(ml_dtypes.bfloat16).astype(F), 0)
-    z = f(1.01, -3.14159, 300, 0.02)
-    case("convert.f8e4m3fn", [z], z.astype(ml_dtypes.float8_e4m3fn).astype(F), 0)
-    case("convert.s4", [np.array([-8, 7, -1], I)], np.array([-8, 7, -1], I))
-    case("bitcast_convert.f32.u32", [y], y.view(np.uint32))
-    case("bitcast_convert.f32.u8", [y], y.view(np.uint8).reshape(4, 4))
-    case("bitcast_convert.u8.f32", [y.view(np.uint8).reshape(4, 4)], y, 0)
-    case("reduce_precision.f16", [y], y.astype(np.float16).astype(F), 0)
-    case("reduce_precision.bf16", [y], y.astype(ml_dtypes.bfloat16).astype(F), 0)
-
-
-def wide():
-    re, im = f(1, -2, 0.5), f(0.5, 1.5, -3)
-    c, d = (re + 1j * im).astype(np.complex64), np.array([2 - 1j, -2 + 1.5j, 1j], np.complex64)
-    case("complex.c64", [re, im], c)
-    case("real.c64", [c], re)
-    case("imag.c64", [c], im)
-    case("abs.c64", [c], np.abs(c))
-    case("exponential.c64", [c], np.exp(c))
-    case("log.c64", [c], np.log(c))
-    case("sqrt.c64", [c], np.sqrt(c))
-    case("sign.c64", [c], c / np.abs(c))
-    case("multiply.c64", [c, d], c * d)
-    case("divide.c64", [c, d], c / d)
-    case("compare.eq.c64", [c, d], c == d)
-    case("conj.c64", [c], np.conj(c))
-    case("constant.c64", [], [np.full(2, 1.5 - 2j, np.complex64), np.complex64(3)], 0)
-    x, y = np.array([0.1, 2.5, 7]), np.array([1.5, -2, 0.3])
-    case("sine.f64", [x], np.sin(x), 1e-14)
-    case("exponential.f64", [x], np.exp(x), 1e-14)
-    case("add.f64", [x, y], x + y, 0)
-    case("power.f64", [x, y], x**y, 1e-13)
-    case("lgamma.f64", [x], scipy.special.gammaln(x), 1e-12)
-    case("multiply.c128", [x + 1j * y, y - 2j * x], (x + 1j * y) * (y - 2j * x), 1e-14)
-
-
-def constants():
-    case("constant.f32", [], [f(0.1, 0.1), F(math.inf), F(-math.inf), F(math.nan), F(1e-30), F(7)], 0)
-    case("constant.int", [], [np.int8(-128), np.uint8(255), np.int64(-(2**63)), np.uint64(2**64 - 1), I(3)])
-    case("constant.pred", [], [np.array([True, True]), np.bool_(False)])
-    case("constant.minus_zero", [], F(-math.inf), 0)
-    t = lambda v, dtype: np.array(v).astype(dtype).astype(F)
-    case("constant.half", [], [t(0.1, ml_dtypes.bfloat16), t(0.1, np.float16), F(-math.inf), t(3.3, ml_dtypes.float8_e5m2),
-                               F(math.nan)], 0)
-    case("constant.lowest", [], [I(-(2**31)), np.uint16(65535), F(ml_dtypes.finfo(ml_dtypes.bfloat16).max), F(65504), F(-448)], 0)
-    case("constant.empty", [], np.zeros((0, 3), F))
-    case("dense.f32", [], np.array([[1, -2.5], [3, 1e30]], F), 0)
-    case("dense.splat", [], np.array([7, 7, 7], I))
-    case("dense.pred", [], np.array([[1, 0, 1], [1, 0, 0], [0, 1, 1]], B))
-    case("dense.s4", [], np.array([-8, -1, 0, 7], I))
-    case("dense.bf16", [], f(1, -2), 0)
-    case("dense.list", [], [np.array([1, -2, 3], np.int64), np.array([255], np.uint8), np.zeros(0, I)])
-    case("iota", [], [np.array([[0, 0, 0], [1, 1, 1]], I), np.array([[0, 1, 2]] * 2, F), np.arange(4, dtype=np.uint8)])
+from reference_elementwise import binary, constants, conversions, elementwise, wide
+from reference_tools import CASES, F, I, case, counting, f, rand
 
 
 def shapes():
@@ -288,8 +91,9 @@ def reductions():
             window = a[2 * r:2 * r + 2, 2 * c:2 * c + 2]
             i, j = np.unravel_index(window.argmax(), (2, 2))
             out[2 * r + i, 2 * c + j] += source[r, c]
-    case("select_and_scatter", [a, source], out)
-    case("select_and_scatter.overlap", [f(1, 9, 2, 3), f(1, 2, 4, 8)], f(0, 7, 0, 8))
+    image = lambda v: v[None, None]  # [batch, feature, …], as the TPU wants it
+    case("select_and_scatter", [image(a), image(source)], image(out))
+    case("select_and_scatter.overlap", [image(f(1, 9, 2, 3)), image(f(1, 2, 4, 8))], image(f(0, 7, 0, 8)))
 
 
 def products():
@@ -303,6 +107,7 @@ def products():
     case("dot_general.s8", [i, j], i.astype(I) @ j.astype(I))
     case("dot_general.algorithm", [a, b], a @ b)
     r = lambda x: x.astype(ml_dtypes.bfloat16).astype(F)
+    case("dot_general.algorithm.bf16", [a, b], r(a) @ r(b), 1e-2)
     case("dot_general.bf16", [a, b], r(a) @ r(b))
     m = rand(2, 3, 3)
     spd = m @ m.transpose(0, 2, 1) + 3 * np.eye(3, dtype=F)

@@ -52,14 +52,14 @@ TEST(Text, RegionsNestAndNumbersStayUnique) {
   const Values out = while_(
       {x}, [&](In c) -> Values { return {compare(c[0], x, Direction::lt)}; },
       [&](In c) -> Values { return {add(c[0], x)}; });
-  EXPECT_THAT(b.finish(out), HasSubstr(R"(    %5 = "stablehlo.while"(%0) ({
-^bb0(%1: tensor<i32>):
-      %2 = "stablehlo.compare"(%1, %0) <{compare_type = #stablehlo<comparison_type SIGNED>, comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      "stablehlo.return"(%2) : (tensor<i1>) -> ()
+  EXPECT_THAT(b.finish(out), HasSubstr(R"(    %1 = "stablehlo.while"(%0) ({
+^bb0(%2: tensor<i32>):
+      %3 = "stablehlo.compare"(%2, %0) <{compare_type = #stablehlo<comparison_type SIGNED>, comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      "stablehlo.return"(%3) : (tensor<i1>) -> ()
 }, {
-^bb0(%3: tensor<i32>):
-      %4 = "stablehlo.add"(%3, %0) : (tensor<i32>, tensor<i32>) -> tensor<i32>
-      "stablehlo.return"(%4) : (tensor<i32>) -> ()
+^bb0(%5: tensor<i32>):
+      %6 = "stablehlo.add"(%5, %0) : (tensor<i32>, tensor<i32>) -> tensor<i32>
+      "stablehlo.return"(%6) : (tensor<i32>) -> ()
 }) : (tensor<i32>) -> tensor<i32>
 )"));
 }

@@ -15,7 +15,7 @@ namespace tpubridge::hlo {
 // hold partition ids (all_to_all, collective_permute, collective_broadcast), replica ids whose partitions all
 // take part (the others), or with `global_ids` the number replica·P + partition.
 struct Participants {
-  std::vector<std::vector<int64_t>> groups = {};  // empty: all, in one group
+  std::vector<std::vector<int64_t>> groups = {};  // empty: all, in one group; a TPU wants all of one size
   int64_t channel = 0;
   bool global_ids = false;
 };
@@ -28,7 +28,8 @@ struct Participants {
 [[nodiscard]] Value reduce_scatter(Value x, int64_t dim, Reducer reducer, const Participants& who = {});
 // Splits along one dimension, sends part i to device i of the group, joins what comes along another.
 [[nodiscard]] Value all_to_all(Value x, int64_t split_dim, int64_t concat_dim, const Participants& who = {});
-// Every device of a group gets the array of the group's first.
+// Every device of a group gets the array of the group's first. Not every compiler has it: XLA's for CPUs and
+// TPUs refuse it.
 [[nodiscard]] Value collective_broadcast(Value x, const Participants& who = {});
 // {source, target}, …; who is no target gets zeros.
 [[nodiscard]] Value collective_permute(Value x, const std::vector<std::pair<int64_t, int64_t>>& pairs,

@@ -138,34 +138,36 @@ void append_scalar(std::string& out, DType t, const Scalar& v) {
   }
 }
 
-Value emit(Builder& b, const Type* type, std::string_view elements) {
-  std::string text = "dense<";
-  text.reserve(elements.size() + type->text.size() + 16);
-  text.append(elements).append("> : ").append(type->text);
-  return Op(kOp, b, {}).attr("value", text).result(type);
+// `write` puts the elements into the text; where it throws, the op is taken back.
+template <class F>
+Value emit(Builder& b, const Type* type, F write) {
+  Op op(kOp, b, {});
+  std::string& out = op.open("value");
+  write(out += "dense<");
+  out.append("> : ").append(type->text);
+  return op.result(type);
 }
 
-std::string hex_blob(std::span<const std::byte> bytes, uint8_t mask) {
+void append_hex(std::string& out, std::span<const std::byte> bytes, uint8_t mask) {
   static constexpr char digits[] = "0123456789ABCDEF";
-  std::string out(bytes.size() * 2 + 4, '"');
-  out[1] = '0';
-  out[2] = 'x';
-  char* p = out.data() + 3;
+  out += "\"0x";
+  const size_t at = out.size();
+  out.resize(at + 2 * bytes.size() + 1, '"');
+  char* p = out.data() + at;
   for (const std::byte byte : bytes) {
     const uint8_t v = std::to_integer<uint8_t>(byte) & mask;
     *p++ = digits[v >> 4];
     *p++ = digits[v & 15];
   }
-  return out;
 }
 
 }  // namespace
 
 Value constant(Builder& b, const Type* type, Scalar v) {
-  std::string text;
-  if (type->shape.elements() != 0 || type->shape.dtype == DType::token)
-    append_scalar(text, type->shape.dtype, v);
-  return emit(b, type, text);
+  const DType t = type->shape.dtype;
+  return emit(b, type, [&](std::string& out) {
+    if (type->shape.elements() != 0 || t == DType::token) append_scalar(out, t, v);
+  });
 }
 
 Value dense(Builder& b, const Shape& shape, std::span<const std::byte> bytes) {
@@ -174,23 +176,28 @@ Value dense(Builder& b, const Shape& shape, std::span<const std::byte> bytes) {
   if (static_cast<int64_t>(bytes.size()) != shape.bytes())
     fail(kOp, fmt::format("{} bytes given, {} needed", bytes.size(), shape.bytes()),
          {{"shape", shape.str()}});
-  if (bytes.empty()) return emit(b, type, "");
   // How MLIR packs bits is not the same in every version: pred goes as bytes.
   if (shape.dtype == DType::pred) {
     return convert(dense(b, {DType::u8, shape.dims}, bytes), DType::pred);
   }
   const size_t item = static_cast<size_t>(bits(shape.dtype)) / 8;
-  if (std::memcmp(bytes.data(), bytes.data() + item, bytes.size() - item) == 0) bytes = bytes.first(item);
+  const bool splat =
+      !bytes.empty() && std::memcmp(bytes.data(), bytes.data() + item, bytes.size() - item) == 0;
+  if (splat) bytes = bytes.first(item);
   const int width = bit_width(shape.dtype);
-  return emit(b, type, hex_blob(bytes, width < 8 ? static_cast<uint8_t>((1 << width) - 1) : 0xFF));
+  const auto mask = static_cast<uint8_t>(width < 8 ? (1 << width) - 1 : 0xFF);
+  return emit(b, type, [&](std::string& out) {
+    if (!bytes.empty()) append_hex(out, bytes, mask);
+  });
 }
 
 Value dense(Builder& b, DType dtype, List<int64_t> items) {
   if (!is_int(dtype)) fail(kOp, fmt::format("a list of integers as {}", name(dtype)));
-  std::string text = items.empty() ? "" : "[";
-  for (size_t i = 0; i < items.size(); ++i) append_integer(text.append(i ? ", " : ""), dtype, items[i]);
-  if (!items.empty()) text += ']';
-  return emit(b, b.type(dtype, {static_cast<int64_t>(items.size())}), text);
+  return emit(b, b.type(dtype, {static_cast<int64_t>(items.size())}), [&](std::string& out) {
+    if (items.empty()) return;
+    for (size_t i = 0; i < items.size(); ++i) append_integer(out.append(i ? ", " : "["), dtype, items[i]);
+    out += ']';
+  });
 }
 
 Value iota(Builder& b, const Shape& shape, int64_t dim) {

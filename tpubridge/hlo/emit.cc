@@ -106,31 +106,47 @@ Value Op::make(Builder& b, const Type* type) {
   return {&b, type, b.s_->next_id++, b.s_->frame->scopes.back()};
 }
 
+// Most ops have one result: it is written in front at once, and mended at the end where there are others.
 Op::Op(std::string_view name, Builder& b, List<Value> operands)
-    : name_(name), b_(b), start_(b.s_->frame->text.size()), types_at_(b.s_->operand_types.size()) {
+    : b_(b),
+      out_(b.s_->frame->text),
+      start_(out_.size()),
+      types_at_(b.s_->operand_types.size()),
+      id_(b.s_->next_id) {
   if (b.s_->finished) fail(name, "the program is finished, it takes no more ops");
   for (const Value& v : operands) check_operand(name, b, v);
-  std::string& out = b.s_->frame->text;
-  out += '"';
-  out += name;
-  out += "\"(";
+  ++b.s_->next_id;
+  write_results(1);
+  out_ += '"';
+  out_ += name;
+  out_ += "\"(";
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (i) out += ", ";
-    append_id(out, operands[i].id());
+    if (i) out_ += ", ";
+    append_id(out_, operands[i].id());
     b.s_->operand_types.push_back(operands[i].type());
   }
-  out += ')';
+  out_ += ')';
 }
 
 Op::~Op() {
   if (done_) return;
-  b_.s_->frame->text.resize(start_);
+  out_.resize(start_);
   b_.s_->operand_types.resize(types_at_);
+}
+
+// "    %7, %9, %10 = " at the end of the text; what follows the first id is consecutive.
+void Op::write_results(size_t count) {
+  out_.append(2 + 2 * b_.s_->frame->scopes.size(), ' ');
+  if (count == 0) return;
+  append_id(out_, id_);
+  for (size_t i = 1; i < count; ++i)
+    append_id(out_.append(", "), b_.s_->next_id + static_cast<uint32_t>(i) - 1);
+  out_ += " = ";
 }
 
 // Closes what is open and opens `part`, or a comma where it is open already.
 std::string& Op::enter(Part part) {
-  std::string& out = b_.s_->frame->text;
+  std::string& out = out_;
   if (part == part_) return out += ", ";
   if (part_ == Part::attributes) out += "}>";
   if (part_ == Part::regions) out += ')';
@@ -139,7 +155,7 @@ std::string& Op::enter(Part part) {
 }
 
 Op& Op::attr(std::string_view key, std::string_view text) {
-  enter(Part::attributes).append(key).append(" = ").append(text);
+  open(key) += text;
   return *this;
 }
 
@@ -149,7 +165,7 @@ Op& Op::extra(std::string_view key, std::string_view text) {
 }
 
 Op& Op::number(std::string_view key, int64_t n, std::string_view type) {
-  std::string& out = enter(Part::attributes).append(key).append(" = ");
+  std::string& out = open(key);
   append_int(out, n);
   out.append(" : ").append(type);
   return *this;
@@ -187,9 +203,11 @@ Op& Op::table(std::string_view key, const std::vector<std::pair<int64_t, int64_t
 }
 
 Op& Op::string(std::string_view key, std::string_view text) {
-  append_quoted(enter(Part::attributes).append(key).append(" = "), text);
+  append_quoted(open(key), text);
   return *this;
 }
+
+std::string& Op::open(std::string_view key) { return enter(Part::attributes).append(key).append(" = "); }
 
 Values Op::run_body(Builder& b, List<const Type*> arguments, Sees sees, const Body& body,
                     std::string_view return_op) {
@@ -222,42 +240,42 @@ Op& Op::text_region(std::string_view text) {
   return *this;
 }
 
-// Writes the types, and the results in front; gives the id of the first.
-uint32_t Op::end(List<const Type*> types) {
+// Writes the types, and mends the results in front.
+void Op::end(List<const Type*> types) {
   auto& s = *b_.s_;
-  std::string& out = s.frame->text;
-  if (part_ != Part::operands) out += part_ == Part::attributes ? "}>" : part_ == Part::regions ? ")" : "}";
-  out += " : (";
-  append_types(out, std::span<const Type* const>(s.operand_types).subspan(types_at_));
-  out += types.size() == 1 ? ") -> " : ") -> (";
-  append_types(out, types);
-  if (types.size() != 1) out += ')';
+  if (part_ != Part::operands) out_ += part_ == Part::attributes ? "}>" : part_ == Part::regions ? ")" : "}";
+  out_ += " : (";
+  append_types(out_, std::span<const Type* const>(s.operand_types).subspan(types_at_));
+  out_ += types.size() == 1 ? ") -> " : ") -> (";
+  append_types(out_, types);
+  if (types.size() != 1) out_ += ')';
   if (s.location) {
-    append_int(out.append(" loc(#loc"), s.location);
-    out += ')';
+    append_int(out_.append(" loc(#loc"), s.location);
+    out_ += ')';
   }
-  out += '\n';
-  const uint32_t first = s.next_id;
-  std::string front(2 + 2 * s.frame->scopes.size(), ' ');
-  for (uint32_t i = 0; i < types.size(); ++i) append_id(front.append(i ? ", " : ""), first + i);
-  if (!types.empty()) front += " = ";
-  out.insert(start_, front);
+  out_ += '\n';
+  if (types.size() != 1) {
+    const std::string rest = out_.substr(out_.find('"', start_));
+    out_.resize(start_);
+    write_results(types.size());
+    out_ += rest;
+  }
   s.operand_types.resize(types_at_);
   ++s.ops;
   done_ = true;
-  return first;
 }
 
 Value Op::result(const Type* type) {
   end({type});
-  return make(b_, type);
+  return {&b_, type, id_, b_.s_->frame->scopes.back()};
 }
 
 Values Op::results(List<const Type*> types) {
   end(types);
   Values out;
   out.reserve(types.size());
-  for (const Type* t : types) out.push_back(make(b_, t));
+  for (const Type* t : types)
+    out.push_back(out.empty() ? Value(&b_, t, id_, b_.s_->frame->scopes.back()) : make(b_, t));
   return out;
 }
 

@@ -87,6 +87,8 @@ class Op {
   Op& bools(std::string_view key, const std::vector<bool>& items);                        // array<i1: true>
   Op& table(std::string_view key, const std::vector<std::pair<int64_t, int64_t>>& rows);  // dense<[[0, 1]]>
   Op& string(std::string_view key, std::string_view text);
+  std::string& open(
+      std::string_view key);  // the caller writes the attribute's text itself, at the end of this
 
   // A region; `closed` ones see nothing from outside. Gives what the body returned, for checks.
   enum class Sees { all, nothing };
@@ -110,11 +112,13 @@ class Op {
  private:
   enum class Part { operands, attributes, regions, extras };
   std::string& enter(Part part);
-  uint32_t end(List<const Type*> types);
+  void end(List<const Type*> types);
+  void write_results(size_t count);
 
-  std::string_view name_;
   Builder& b_;
+  std::string& out_;  // of the frame that was current when the op began; it is again when the op ends
   size_t start_, types_at_;
+  uint32_t id_;  // of the first result
   Part part_ = Part::operands;
   bool done_ = false;
 };

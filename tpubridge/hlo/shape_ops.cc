@@ -57,6 +57,7 @@ Value transpose(Value x, List<int64_t> permutation) {
   check_count(op, "permutation", permutation.size(), rank_of(x));
   check_dims(op, "permutation", permutation, x.rank());
   std::vector<int64_t> dims;
+  dims.reserve(permutation.size());
   for (const int64_t d : permutation) dims.push_back(x.dim(d));
   return Op(op, {x}).list("permutation", permutation).result(x.dtype(), dims);
 }
