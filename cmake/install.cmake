@@ -9,7 +9,8 @@ install(EXPORT tpubridge-targets NAMESPACE tpubridge:: DESTINATION ${package_dir
 # What includes the C API or holds another part's inside is not public.
 install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
   PATTERN "pjrt/api.h" EXCLUDE PATTERN "pjrt/client_core.h" EXCLUDE PATTERN "pjrt/key_value.h" EXCLUDE
-  PATTERN "pjrt/load_check.h" EXCLUDE PATTERN "pjrt/hlo_signature.h" EXCLUDE)
+  PATTERN "pjrt/load_check.h" EXCLUDE PATTERN "pjrt/hlo_signature.h" EXCLUDE
+  PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/locate.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
 foreach(program tpubridge tpubridge-aot)
   if(TARGET ${program})

@@ -3,8 +3,9 @@
 
 usage: make.py [name…]
 """
-import pathlib, sys
+import os, pathlib, sys
 
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import jax
 import jax.numpy as jnp
 
@@ -26,6 +27,15 @@ def mlp_step():
 
     w = {"w1": shape(784, 512), "b1": shape(512), "w2": shape(512, 10), "b2": shape(10)}
     return jax.jit(step, donate_argnums=(0, 1)).lower(w, w, shape(256, 784), shape(256, dtype=jnp.int32), shape())
+
+
+def mlp_sharded():
+    """The forward pass of an MLP on 4 devices: the batch is split, and so is the first weight (FSDP)."""
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    put = lambda *dims, spec: jax.ShapeDtypeStruct(dims, f32, sharding=NamedSharding(mesh, spec))
+    forward = lambda x, w1, w2: jnp.mean(jnp.tanh(x @ w1) @ w2)
+    return jax.jit(forward).lower(put(1024, 512, spec=P("data")), put(512, 2048, spec=P("data")), put(2048, 128, spec=P()))
 
 
 def gpt2_step(batch=4, layers=12, width=768, heads=12, length=1024, vocabulary=50304):
@@ -119,7 +129,7 @@ def shape(*dims, dtype=f32):
     return jax.ShapeDtypeStruct(dims, dtype)
 
 
-PROGRAMS = {"mlp_step": mlp_step, "gpt2_step": gpt2_step, "mandelbrot": mandelbrot, "life": life}
+PROGRAMS = {"mlp_step": mlp_step, "mlp_sharded": mlp_sharded, "gpt2_step": gpt2_step, "mandelbrot": mandelbrot, "life": life}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PROGRAMS:

@@ -1,8 +1,8 @@
 // tpubridge-aot REQUEST.json RESPONSE.json: compiles one program with libtpu for a TPU that is not here.
 //
-// A process of its own, because libtpu may abort, hang or take all memory, and because it is an x86_64 library.
-// Whatever happens short of that is told in RESPONSE.json, written in one piece (libtpu prints on stdout and
-// stderr). aot/protocol.h describes both documents.
+// A process of its own, because libtpu may abort, hang or take all memory, and because it is an x86_64
+// library. Whatever happens short of that is told in RESPONSE.json, written in one piece (libtpu prints on
+// stdout and stderr). aot/protocol.h describes both documents.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -30,12 +30,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 // libtpu reads these when it is loaded. Nothing may ask the network, and nothing here touches a TPU, so that
 // many such processes may run at once, beside one that trains.
-void prepare_environment(const JsonReader& request) {
-  const std::string type = request.text("accelerator_type");
+void prepare_environment() {
   setenv("TPU_SKIP_MDS_QUERY", "1", 1);
   setenv("TPU_WORKER_HOSTNAMES", "localhost", 1);
   setenv("TPU_WORKER_ID", "0", 1);
-  setenv("TPU_ACCELERATOR_TYPE", type.c_str(), 1);
+  setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4", 1);  // any: topologies are named one by one
   setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 1);
   setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);
   unsetenv("XLA_FLAGS");  // meant for the plugin of the parent; ours come by the request
@@ -50,10 +49,11 @@ json describe_topology(const pjrt::Topology& topology) {
               {"devices", devices.size()},
               {"chips", places.size()},
               {"hosts", hosts.size()}};
-  if (!devices.empty()) {
-    out["device_kind"] = devices.front().kind;
-    for (const auto& [name, value] : devices.front().attributes) out["attributes"][name] = pjrt::to_string(value);
-  }
+  if (devices.empty()) return out;
+  const auto& first = devices.front();
+  out["device_kind"] = first.kind;
+  if (const auto limit = first.attributes.find("device_memory_bytes_limit"); limit != first.attributes.end())
+    if (const auto* bytes = std::get_if<int64_t>(&limit->second)) out["hbm_bytes"] = *bytes;
   return out;
 }
 
@@ -64,10 +64,14 @@ pjrt::CompileOptions options_of(const JsonReader& request) {
   out.use_spmd_partitioning = out.num_partitions > 1;
   out.use_shardy = request.flag("shardy");
   for (const auto& [name, value] : request.json().at("xla_options").items()) {
-    if (value.is_boolean()) out.overrides[name] = value.get<bool>();
-    else if (value.is_number_integer()) out.overrides[name] = value.get<int64_t>();
-    else if (value.is_number()) out.overrides[name] = value.get<double>();
-    else out.overrides[name] = value.get<std::string>();
+    if (value.is_boolean())
+      out.overrides[name] = value.get<bool>();
+    else if (value.is_number_integer())
+      out.overrides[name] = value.get<int64_t>();
+    else if (value.is_number())
+      out.overrides[name] = value.get<double>();
+    else
+      out.overrides[name] = value.get<std::string>();
   }
   return out;
 }
@@ -92,7 +96,7 @@ json numbers_of(const pjrt::Executable& program) {
 // Fills the response step by step, so that it names the stage that failed.
 void work(const Path& request_file, json& response) {
   const JsonReader request = JsonReader::of_file(request_file);
-  prepare_environment(request);
+  prepare_environment();
   const pjrt::Program program{read_file(request.text("program")), "mlir"};
 
   response["stage"] = "load";
@@ -101,7 +105,8 @@ void work(const Path& request_file, json& response) {
 
   response["stage"] = "topology";
   pjrt::Values options;
-  if (const std::string cores = request.text("chip_config"); !cores.empty()) options["chip_config_name"] = cores;
+  if (const std::string cores = request.text("chip_config"); !cores.empty())
+    options["chip_config_name"] = cores;
   const pjrt::Topology topology(plugin, request.text("topology"), options);
   response["topology"] = describe_topology(topology);
   response["load_seconds"] = seconds_since(start);
