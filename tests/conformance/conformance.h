@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct PluginUnderTest {
   std::string name, path;
   Values options;
 };
+inline void PrintTo(const PluginUnderTest& plugin, std::ostream* to) { *to << plugin.path; }
 [[nodiscard]] const std::vector<PluginUnderTest>& plugins_under_test();
 [[nodiscard]] std::string plugin_name(const testing::TestParamInfo<PluginUnderTest>& info);
 

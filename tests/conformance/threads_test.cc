@@ -75,14 +75,16 @@ TEST_P(Threads, AClientMayEndWhileItsWorkRuns) {
   for (int round = 0; round < 5; ++round) {
     auto own = Client::create(Plugin::load(GetParam().path), GetParam().options);
     const Device& d = *own->addressable_devices()[0];
-    auto program = std::make_unique<LoadedExecutable>(own->compile({heavy(200)}));
-    const Buffer in = own->to_device(std::vector<float>(64 * 64, 1), {DType::f32, {64, 64}}, d);
-    const Buffer* const arguments[] = {&in};
+    std::vector<Buffer> held;
+    held.push_back(own->to_device(std::vector<float>(64 * 64, 1), {DType::f32, {64, 64}}, d));
+    auto program = std::make_unique<LoadedExecutable>(own->compile({heavy(60)}));
+    const Buffer* const arguments[] = {&held[0]};
     auto out = program->execute(arguments);
     out[0].ready().on_ready([&](const std::exception_ptr&) { ++called; });
     out.clear();
+    held.clear();
     program.reset();
-    own.reset();
+    own.reset();  // the callback is all that is left
   }
   for (int i = 0; i < 6000 && called < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(called, 5);
