@@ -6,7 +6,7 @@ namespace {
 
 class Misuse : public Raw {
  protected:
-  void expect(PJRT_Error* error, const std::string& text) {
+  void expect_misuse(PJRT_Error* error, const std::string& text) {
     const auto problem = failed(error);
     ASSERT_TRUE(problem) << text;
     EXPECT_EQ(problem->code, PJRT_Error_Code_INVALID_ARGUMENT);
@@ -25,20 +25,20 @@ TEST_F(Misuse, DestroyingTwice) {
   EXPECT_FALSE(await_and_destroy(event));
   auto ve = args<PJRT_Event_Destroy_Args>();
   ve.event = event;
-  expect(api_->PJRT_Event_Destroy(&ve),
-         "PJRT_Event_Destroy: a event was expected, but the handle is one that was destroyed before");
+  expect_misuse(api_->PJRT_Event_Destroy(&ve),
+                "PJRT_Event_Destroy: a event was expected, but the handle is one that was destroyed before");
   destroy(b);
   auto vb = args<PJRT_Buffer_Destroy_Args>();
   vb.buffer = b;
-  expect(api_->PJRT_Buffer_Destroy(&vb), "destroyed before");
+  expect_misuse(api_->PJRT_Buffer_Destroy(&vb), "destroyed before");
   destroy(e);
   auto vl = args<PJRT_LoadedExecutable_Destroy_Args>();
   vl.executable = e;
-  expect(api_->PJRT_LoadedExecutable_Destroy(&vl), "destroyed before");
+  expect_misuse(api_->PJRT_LoadedExecutable_Destroy(&vl), "destroyed before");
   destroy(client);
   auto vc = args<PJRT_Client_Destroy_Args>();
   vc.client = client;
-  expect(api_->PJRT_Client_Destroy(&vc), "destroyed before");
+  expect_misuse(api_->PJRT_Client_Destroy(&vc), "destroyed before");
   vb.buffer = nullptr;  // a null is allowed
   ok(api_->PJRT_Buffer_Destroy(&vb));
 }
@@ -58,12 +58,12 @@ TEST_F(Misuse, NullForeignAndWrongHandles) {
   int stranger = 0;
   PJRT_Client* client = make_client("chips=1");
   auto dims = args<PJRT_Buffer_Dimensions_Args>();
-  expect(api_->PJRT_Buffer_Dimensions(&dims), "the handle is null");
+  expect_misuse(api_->PJRT_Buffer_Dimensions(&dims), "the handle is null");
   dims.buffer = reinterpret_cast<PJRT_Buffer*>(&stranger);
-  expect(api_->PJRT_Buffer_Dimensions(&dims), "not one of this plugin");
+  expect_misuse(api_->PJRT_Buffer_Dimensions(&dims), "not one of this plugin");
   dims.buffer = reinterpret_cast<PJRT_Buffer*>(client);
-  expect(api_->PJRT_Buffer_Dimensions(&dims), "the handle is a client");
-  expect(api_->PJRT_Buffer_Dimensions(nullptr), "no arguments");
+  expect_misuse(api_->PJRT_Buffer_Dimensions(&dims), "the handle is a client");
+  expect_misuse(api_->PJRT_Buffer_Dimensions(nullptr), "no arguments");
   destroy(client);
 }
 
@@ -86,13 +86,13 @@ TEST_F(Misuse, ExecuteWithWhatCannotRun) {
   auto a = args<PJRT_LoadedExecutable_Execute_Args>();
   a.executable = e;
   a.num_devices = 1;
-  expect(api_->PJRT_LoadedExecutable_Execute(&a), "the options are null");
+  expect_misuse(api_->PJRT_LoadedExecutable_Execute(&a), "the options are null");
   a.options = &options;
   a.num_devices = 2;
-  expect(api_->PJRT_LoadedExecutable_Execute(&a), "2 devices are announced");
+  expect_misuse(api_->PJRT_LoadedExecutable_Execute(&a), "2 devices are announced");
   a.num_devices = 1;
   a.num_args = 1;
-  expect(api_->PJRT_LoadedExecutable_Execute(&a), "a list is null");
+  expect_misuse(api_->PJRT_LoadedExecutable_Execute(&a), "a list is null");
   destroy(e);
   destroy(client);
   destroy(other);
@@ -103,7 +103,7 @@ TEST_F(Misuse, AClientDestroyedBeforeItsBuffers) {
   PJRT_Buffer* b = buffer(client, devices(client)[0], {5});
   auto a = args<PJRT_Client_Destroy_Args>();
   a.client = client;
-  expect(api_->PJRT_Client_Destroy(&a), "before 1 of its buffers");
+  expect_misuse(api_->PJRT_Client_Destroy(&a), "before 1 of its buffers");
   destroy(b);  // still safe
 }
 
@@ -114,7 +114,7 @@ TEST_F(Misuse, AnEventAskedTooEarly) {
   Ran ran = execute(e, {in});
   auto a = args<PJRT_Event_Error_Args>();
   a.event = ran.done;
-  expect(api_->PJRT_Event_Error(&a), "not ready yet");
+  expect_misuse(api_->PJRT_Event_Error(&a), "not ready yet");
   configure("release");
   EXPECT_FALSE(await_and_destroy(ran.done));
   destroy(ran.outputs[0]);

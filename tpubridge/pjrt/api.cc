@@ -103,6 +103,10 @@ std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::str
         XLACompilationError("XLA compilation failed: " + message, std::move(details), std::move(hint), code));
   if (code == Code::unimplemented)
     return std::make_exception_ptr(UnsupportedError(message, std::move(details), std::move(hint), code));
+  if (where == "PJRT_Client_Create" && (code == Code::unavailable || code == Code::aborted))
+    return std::make_exception_ptr(
+        TPUNotAvailableError(message, std::move(details),
+                             "If another process holds the TPU, end it (`tpubridge doctor` names it)", code));
   if (code == Code::unavailable || code == Code::aborted || code == Code::data_loss)
     return std::make_exception_ptr(TPUDeviceError(message, std::move(details), std::move(hint), code));
   return std::make_exception_ptr(PjrtError(message, std::move(details), std::move(hint), code));
