@@ -75,6 +75,7 @@ struct ResidualImpl : nn::Module {
   ResidualImpl(int64_t in, int64_t out, int64_t stride) {
     body = register_module("body", nn::Sequential(conv(in, out, 3, stride), nn::BatchNorm2d(out), nn::ReLU(),
                                                   conv(out, out, 3, 1), nn::BatchNorm2d(out)));
+    nn::init::zeros_(body[4]->as<nn::BatchNorm2d>()->weight);  // a block begins as the identity, as usual
     if (stride != 1 || in != out)
       shortcut = register_module("shortcut", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
   }

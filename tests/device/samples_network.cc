@@ -51,6 +51,16 @@ F::CrossEntropyFuncOptions smoothing(const torch::Tensor& weight) {
   return F::CrossEntropyFuncOptions().weight(weight).label_smoothing(0.1);
 }
 
+// One layer over a sequence [time, batch, 3], hidden size 4.
+Tensors lstm(const Tensors& t) {
+  auto r = torch::lstm(t[0], {t[1], t[2]}, {t[3], t[4], t[5], t[6]}, true, 1, 0.0, true, false, false);
+  return {std::get<0>(r), std::get<1>(r), std::get<2>(r)};
+}
+Tensors gru(const Tensors& t) {
+  auto r = torch::gru(t[0], t[1], {t[2], t[3], t[4], t[5]}, true, 1, 0.0, true, false, false);
+  return {std::get<0>(r), std::get<1>(r)};
+}
+
 }  // namespace
 
 std::vector<Sample> network_samples() {
@@ -80,6 +90,9 @@ std::vector<Sample> network_samples() {
       NET("native_group_norm", torch::group_norm(t[0], 2, t[1], t[2]), Sizes{{3, 4, 5, 2}, {4}, {4}}),
       NET("tpubridge::batch_norm", batch_norm(t, true), Sizes{{3, 4, 5, 2}, {4}, {4}, {4}, {4}}),
       NET("tpubridge::batch_norm", batch_norm(t, false), Sizes{{3, 4, 5, 2}, {4}, {4}, {4}, {4}}),
+      call("_thnn_fused_lstm_cell", lstm,
+           Sizes{{5, 2, 3}, {1, 2, 4}, {1, 2, 4}, {16, 3}, {16, 4}, {16}, {16}}, "f"),
+      call("_thnn_fused_gru_cell", gru, Sizes{{5, 2, 3}, {1, 2, 4}, {12, 3}, {12, 4}, {12}, {12}}, "f"),
       NET("mse_loss", torch::mse_loss(t[0], t[1]), Sizes{{3, 4}, {3, 4}}, "fb"),
       NET("mse_loss", torch::mse_loss(t[0], t[1], at::Reduction::None), Sizes{{3, 4}, {3, 4}}),
       NET("smooth_l1_loss", torch::smooth_l1_loss(t[0], t[1]), Sizes{{3, 4}, {3, 4}}),

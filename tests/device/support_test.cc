@@ -55,7 +55,10 @@ std::string becomes(const c10::OperatorHandle& op, const std::string& name) {
   const bool implicit = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   if (info.traceable && !implicit && (!composite || (info.row->flags & lower::composite))) return "lowered";
-  return implicit || composite ? "composed" : "CPU";
+  // Composites of other ops, unlike structured ops, have no Meta kernel of their own.
+  const bool other = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional) &&
+                     !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+  return implicit || composite || other ? "composed" : "CPU";
 }
 
 std::string table() {

@@ -100,6 +100,15 @@ class Recorder {
   }
 
   bool tensor(const at::Tensor& t) {
+    // The numbers that programs are full of stay constants, where the row takes a constant for a tensor.
+    if (t.defined() && (info_.row->flags & lower::promote) && t.unsafeGetTensorImpl()->is_wrapped_number() &&
+        !t.is_complex()) {
+      const at::Scalar s = t.item();
+      if (is_plain(s)) {
+        types_ = at::native::update_result_type_state(t, types_);
+        return s.isFloatingPoint() ? put(s.toDouble()) : put(s.toLong());
+      }
+    }
     Ref ref;
     if (!operand(t, ref)) return false;
     return put(ref);
@@ -130,12 +139,16 @@ class Recorder {
     return true;
   }
 
+  static bool is_plain(const at::Scalar& s) {
+    const double v = s.toDouble();
+    return s.isBoolean() || v == 0 || v == 1 || v == -1;
+  }
+
   bool scalar(const at::Scalar& s) {
     if (s.isComplex() || s.isSymbolic()) return false;
     if (info_.row->flags & lower::promote_scalars) types_ = at::native::update_result_type_state(s, types_);
-    const double v = s.toDouble();
-    if ((info_.row->flags & lower::bake) || s.isBoolean() || v == 0 || v == 1 || v == -1)
-      return s.isFloatingPoint() ? put(v) : put(s.toLong());
+    if ((info_.row->flags & lower::bake) || is_plain(s))
+      return s.isFloatingPoint() ? put(s.toDouble()) : put(s.toLong());
     const Ref ref{static_cast<int>(operands.size())};
     lift(s, wide_scalars_);
     return put(ref);

@@ -17,6 +17,11 @@ int Call::ref(size_t arg) const {
   return r->operand;
 }
 
+const Shape& Call::shape(size_t arg) const {
+  static const Shape scalar{DType::f32, {}};
+  return is_tensor(arg) ? *operands_[static_cast<size_t>(ref(arg))] : scalar;
+}
+
 bool Call::has(size_t arg) const {
   if (arg >= args_.size() || std::holds_alternative<std::monostate>(args_[arg])) return false;
   const auto* r = std::get_if<trace::Ref>(&args_[arg]);

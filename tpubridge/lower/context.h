@@ -25,8 +25,8 @@ class Call {
   Call(const std::vector<trace::Arg>& args, std::vector<const Shape*> operands)
       : args_(args), operands_(std::move(operands)) {}
 
-  [[nodiscard]] bool has(size_t arg) const;  // false for None and undefined tensors
-  [[nodiscard]] const Shape& shape(size_t arg) const { return *operands_[static_cast<size_t>(ref(arg))]; }
+  [[nodiscard]] bool has(size_t arg) const;            // false for None and undefined tensors
+  [[nodiscard]] const Shape& shape(size_t arg) const;  // of a constant in the place of a tensor: a scalar
   [[nodiscard]] const Dims& dims(size_t arg) const { return shape(arg).dims; }
   [[nodiscard]] std::vector<const Shape*> shapes(
       size_t arg) const;  // of a list of tensors; null where undefined

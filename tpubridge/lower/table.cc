@@ -15,7 +15,7 @@ const Table& table() {
     for (auto family :
          {view_rows(), unary_rows(), binary_rows(), ternary_rows(), activation_rows(), factory_rows(),
           reduction_rows(), matmul_rows(), softmax_rows(), norm_rows(), index_rows(), loss_rows(),
-          convolution_rows(), pooling_rows(), random_rows(), layout_rows()})
+          convolution_rows(), pooling_rows(), random_rows(), layout_rows(), rnn_rows()})
       for (const Row& row : family) t->emplace(row.name, &row);
     return t;
   }();

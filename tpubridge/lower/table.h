@@ -53,5 +53,6 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> pooling_rows();
 [[nodiscard]] std::span<const Row> random_rows();
 [[nodiscard]] std::span<const Row> layout_rows();
+[[nodiscard]] std::span<const Row> rnn_rows();
 
 }  // namespace tpubridge::lower

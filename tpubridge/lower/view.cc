@@ -1,5 +1,6 @@
 // Reading and writing views of a storage, and the other ops on memory that the device itself traces.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "tpubridge/hlo/indexing.h"
@@ -50,12 +51,13 @@ Value to_view(Value v, const Box& box, const Geometry& view) {
   return repeated ? spread(v, view.sizes, sorted) : reshaped(v, view.sizes);
 }
 
-// Places of the elements of a view in flat memory.
-Value places(hlo::Builder& b, const Geometry& view) {
-  Value sum = fill(b, DType::s32, view.sizes, view.offset);
+// Places of the elements of a view in flat memory of `total` elements.
+Value places(hlo::Builder& b, const Geometry& view, int64_t total) {
+  const DType t = total > std::numeric_limits<int32_t>::max() ? DType::s64 : DType::s32;
+  Value sum = fill(b, t, view.sizes, view.offset);
   for (size_t i = 0; i < view.sizes.size(); ++i) {
     if (view.sizes[i] == 1 || view.strides[i] == 0) continue;
-    const Value along = hlo::iota(b, Shape{DType::s32, view.sizes}, static_cast<int64_t>(i));
+    const Value along = hlo::iota(b, Shape{t, view.sizes}, static_cast<int64_t>(i));
     sum = hlo::add(sum, hlo::multiply(along, like(along, view.strides[i])));
   }
   return sum;
@@ -73,7 +75,7 @@ void view(Context& c) {
     }
     return c.result(to_view(reshaped(v, box_sizes(*box, to)), *box, to));
   }
-  const Value index = reshaped(places(c.b, to), {product(to.sizes), 1});
+  const Value index = reshaped(places(c.b, to, memory.elements()), {product(to.sizes), 1});
   const Value flat = reshaped(memory, {memory.elements()});
   hlo::GatherDims dims;
   dims.collapsed_slice_dims = {0};
@@ -107,7 +109,7 @@ void update(Context& c) {
     dims.inserted_window_dims = {0};
     dims.scatter_dims_to_operand_dims = {0};
     dims.index_vector_dim = 1;
-    written = hlo::scatter_set(reshaped(memory, {total}), reshaped(places(c.b, at), {n, 1}),
+    written = hlo::scatter_set(reshaped(memory, {total}), reshaped(places(c.b, at, total), {n, 1}),
                                reshaped(part, {n}), dims);
   }
   c.result(from_memory_order(written, in));

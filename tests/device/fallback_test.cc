@@ -1,0 +1,111 @@
+// Ops without a row: on the CPU, with the CPU's results, in every form of schema.
+#include <gtest/gtest.h>
+
+#include "tests/device/check.h"
+
+namespace tpubridge {
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+using Call = Tensors (*)(torch::Tensor);
+
+template <class Tuple>
+Tensors list(const Tuple& t) {
+  return std::apply([](const auto&... x) { return Tensors{x...}; }, t);
+}
+
+// Inputs are positive 4×4 matrices, different on the diagonal.
+const std::vector<Call> kCalls{
+    [](torch::Tensor x) {
+      return Tensors{torch::linalg_cholesky(x.mm(x.t()) + 4 * torch::eye(4, x.options()))};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::linalg_det(x), torch::linalg_solve(x, x.t())};
+    },
+    [](torch::Tensor x) { return list(torch::kthvalue(x, 2)); },
+    [](torch::Tensor x) { return list(torch::median(x, 1)); },
+    [](torch::Tensor x) { return list(torch::mode(x.round(), 1)); },
+    [](torch::Tensor x) {
+      return Tensors{torch::cdist(x, x + 1), torch::cross(x.slice(1, 0, 3), x.slice(1, 1, 4), 1)};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::upsample_bilinear2d(x.view({1, 1, 4, 4}), {7, 9}, false)};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::upsample_nearest2d(x.view({1, 1, 4, 4}), {8, 8})};
+    },
+    [](torch::Tensor x) {
+      return Tensors{
+          torch::grid_sampler(x.view({1, 1, 4, 4}), torch::tanh(x).view({1, 4, 2, 2}), 0, 0, true)};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::renorm(x, 2, 0, 1.5), torch::trace(x), torch::logcumsumexp(x, 1)};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::reflection_pad2d(x.view({1, 1, 4, 4}), {1, 2, 1, 1})};
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::im2col(x.view({1, 1, 4, 4}), {2, 2}, {1, 1}, {0, 0}, {1, 1})};
+    },
+    [](torch::Tensor x) {
+      return list(torch::adaptive_max_pool1d(x.view({1, 4, 4}), 2));
+    },
+    [](torch::Tensor x) {
+      return Tensors{torch::max_pool3d(x.view({1, 1, 1, 4, 4}), {1, 2, 2})};
+    },
+    [](torch::Tensor x) { return Tensors{torch::real(torch::fft_ifft(torch::fft_fft(x.detach())))}; },
+};
+
+void check(Call call, const torch::Tensor& x, size_t i) {
+  SCOPED_TRACE(i);
+  auto host = x.clone().requires_grad_(), there = x.to(tpu()).requires_grad_();
+  const auto want = call(host), got = call(there);
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t k = 0; k < want.size(); ++k) expect_close(got[k], want[k], 10);
+  if (!want[0].requires_grad()) return;
+  const auto a = torch::autograd::grad({want[0].sum()}, {host})[0],
+             b = torch::autograd::grad({got[0].sum()}, {there})[0];
+  expect_close(b, a, 20);
+}
+
+TEST(Fallback, GivesTheResultsOfTheCpu) {
+  FallbackScope quiet(Fallback::allow);
+  torch::manual_seed(9);
+  const auto x = torch::rand({4, 4}) + torch::diag(torch::tensor({1.0f, 2.0f, 3.0f, 4.0f}));
+  for (size_t i = 0; i < kCalls.size(); ++i) check(kCalls[i], x, i);
+  EXPECT_GT(metrics().fallback_count(), 10);
+}
+
+TEST(Fallback, WritesInPlaceAndOut) {
+  FallbackScope quiet(Fallback::allow);
+  auto host = torch::arange(12, torch::kFloat).view({3, 4}).clone(), there = host.to(tpu());
+  for (auto* t : {&host, &there}) {
+    t->index_fill_(0, torch::tensor({1}).to(t->device()), -1);
+    t->put_(torch::tensor({0, 5}).to(t->device()), torch::tensor({7.0f, 8.0f}).to(t->device()));
+    t->transpose(0, 1).renorm_(2, 0, 3.0);  // through a view
+  }
+  expect_close(there, host);
+  auto out = torch::empty({0}, tpu());
+  torch::histc_out(out, there, 4, 0, 8);
+  expect_close(out, torch::histc(host, 4, 0, 8));
+}
+
+TEST(Fallback, RandomOpsDrawOnTheCpu) {
+  FallbackScope quiet(Fallback::allow);
+  const auto p = torch::randperm(10, torch::TensorOptions(tpu()).dtype(torch::kLong));
+  EXPECT_TRUE(
+      std::get<0>(p.sort()).equal(torch::arange(10, torch::TensorOptions(tpu()).dtype(torch::kLong))));
+  EXPECT_EQ(torch::multinomial(torch::ones({5}, tpu()), 3).numel(), 3);
+  EXPECT_TRUE(torch::isfinite(torch::empty({8}, tpu()).exponential_()).all().item<bool>());
+}
+
+TEST(Fallback, DynamicResultsHaveTheSizesOfTheCpu) {
+  const auto x = torch::tensor({3, 1, 3, 2, 1}), y = x.to(tpu());
+  expect_close(std::get<0>(torch::_unique2(y)), std::get<0>(torch::_unique2(x)));
+  expect_close(torch::bincount(y), torch::bincount(x));
+  expect_close(y.repeat_interleave(torch::tensor({1, 0, 2, 1, 1}).to(tpu())),
+               x.repeat_interleave(torch::tensor({1, 0, 2, 1, 1})));
+}
+
+}  // namespace
+}  // namespace tpubridge
