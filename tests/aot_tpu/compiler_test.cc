@@ -24,6 +24,12 @@ const std::string kLarge = R"(func.func @main(%a: tensor<65536x98304xf32>) -> te
   return %0 : tensor<65536x98304xf32>
 })";
 
+// 64 MiB in, 64 MiB out, and the code.
+const std::string kMiddling = R"(func.func @main(%a: tensor<4096x4096xf32>) -> tensor<4096x4096xf32> {
+  %0 = stablehlo.tanh %a : tensor<4096x4096xf32>
+  return %0 : tensor<4096x4096xf32>
+})";
+
 TEST(Compiler, ASmallProgramFitsEveryGeneration) {
   std::vector<FitRequest> requests;
   for (const Generation& g : generations())
@@ -67,13 +73,9 @@ TEST(Compiler, AProgramThatCannotFitNamesNeededAndAvailable) {
   EXPECT_EQ(results[1].chips, 4);
 }
 
-// 64 MiB in, 64 MiB out, and the code. The compiler looks twice, and has other words each time.
+// The compiler looks twice, and has other words each time.
 TEST(Compiler, BothWaysToSayThatTheHbmIsTooSmall) {
-  FitRequest request{.program = R"(func.func @main(%a: tensor<4096x4096xf32>) -> tensor<4096x4096xf32> {
-  %0 = stablehlo.tanh %a : tensor<4096x4096xf32>
-  return %0 : tensor<4096x4096xf32>
-})",
-                     .tpu = "v5e"};
+  const FitRequest request{.program = kMiddling, .tpu = "v5e"};
   std::vector<FitRequest> requests(3, request);
   const std::vector<int64_t> limits = {100, 128, 129};
   for (size_t i = 0; i < limits.size(); ++i) requests[i].xla_options["xla_tpu_max_hbm_size_mib"] = limits[i];
