@@ -12,14 +12,26 @@ install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
   PATTERN "pjrt/load_check.h" EXCLUDE PATTERN "pjrt/hlo_signature.h" EXCLUDE
   PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/locate.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
-foreach(program tpubridge tpubridge-aot)
-  if(TARGET ${program})
-    install(PROGRAMS ${CMAKE_BINARY_DIR}/bin/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
-endforeach()
+install(TARGETS tpubridge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET tpubridge-aot)
+  install(PROGRAMS ${CMAKE_BINARY_DIR}/bin/tpubridge-aot DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
-file(WRITE ${CMAKE_BINARY_DIR}/tpubridge-config.cmake
-  "include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-targets.cmake)\n")
+set(config "include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-targets.cmake)\n")
+if(TPUBRIDGE_TORCH)
+  # The device: its own export, so that a project without torch still finds tpubridge::core.
+  set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge INSTALL_RPATH "$ORIGIN;${TPUBRIDGE_TORCH_RPATH}")
+  install(TARGETS tpubridge_tpubridge EXPORT tpubridge-device-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT tpubridge-device-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
+  install(FILES cmake/torch-targets.cmake DESTINATION ${package_dir} RENAME tpubridge-torch.cmake)
+  string(APPEND config "set(TPUBRIDGE_TORCH_HOME \"${TPUBRIDGE_TORCH_HOME}\" CACHE PATH \"The torch that tpubridge was built for\")
+set(TPUBRIDGE_TORCH_RPATH \"${TPUBRIDGE_TORCH_RPATH}\")
+if(EXISTS \${TPUBRIDGE_TORCH_HOME}/lib/libtorch_cpu.so)
+  include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-torch.cmake)
+  include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-device-targets.cmake)
+endif()\n")
+endif()
+file(WRITE ${CMAKE_BINARY_DIR}/tpubridge-config.cmake "${config}")
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/tpubridge-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/tpubridge-config.cmake ${CMAKE_BINARY_DIR}/tpubridge-config-version.cmake
   DESTINATION ${package_dir})

@@ -30,15 +30,6 @@ if(NOT TPUBRIDGE_TORCH)
   return()
 endif()
 
+set(TPUBRIDGE_TORCH_HOME ${torch_dir})
 set(TPUBRIDGE_TORCH_RPATH ${torch_dir}/lib ${torch_rpath})
-foreach(lib c10 torch_cpu)
-  add_library(torch::${lib} SHARED IMPORTED GLOBAL)
-  set_target_properties(torch::${lib} PROPERTIES IMPORTED_LOCATION ${torch_dir}/lib/lib${lib}.so)
-  target_include_directories(torch::${lib} SYSTEM INTERFACE
-    ${torch_dir}/include ${torch_dir}/include/torch/csrc/api/include)
-endforeach()
-target_link_libraries(torch::torch_cpu INTERFACE torch::c10)
-# What libtorch_cpu itself needs (CUDA's runtime in the wheels of both machines) is found at link time by rpath-link.
-foreach(folder ${TPUBRIDGE_TORCH_RPATH})
-  target_link_options(torch::torch_cpu INTERFACE "LINKER:-rpath-link,${folder}")
-endforeach()
+include(cmake/torch-targets.cmake)

@@ -1,18 +1,31 @@
-# Installs into an empty folder, builds the README's program against it and runs it.
+# Installs into an empty folder, builds the README's programs against it and runs them.
 function(step)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 set(work ${BUILD_DIR}/package-test)
 file(REMOVE_RECURSE ${work})
+
+# The first program of the README is for the device, the second for the core library alone.
 file(READ ${SOURCE_DIR}/../../README.md readme)
-string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
-if(NOT found)
-  message(FATAL_ERROR "README.md has no C++ program")
-endif()
-file(WRITE ${work}/main.cc "${CMAKE_MATCH_1}")
+foreach(name device core)
+  string(REGEX MATCH "```cpp\n([^`]*)```(.*)" found "${readme}")
+  if(NOT found)
+    message(FATAL_ERROR "README.md has no C++ program for ${name}")
+  endif()
+  set(readme "${CMAKE_MATCH_2}")
+  if(name STREQUAL "core" OR DEVICE)
+    file(WRITE ${work}/${name}.cc "${CMAKE_MATCH_1}")
+    list(APPEND programs ${work}/${name}.cc)
+  endif()
+endforeach()
+
 step(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/root)
-step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/consumer -G Ninja -DCMAKE_PREFIX_PATH=${work}/root -DMAIN=${work}/main.cc
+step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/consumer -G Ninja -DCMAKE_PREFIX_PATH=${work}/root "-DPROGRAMS=${programs}"
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=${FLAGS})
 step(${CMAKE_COMMAND} --build ${work}/consumer)
-step(${work}/consumer/consumer)
+foreach(program ${programs})
+  cmake_path(GET program STEM name)
+  step(${work}/consumer/${name})
+endforeach()
+step(${work}/root/bin/tpubridge --version)
 file(REMOVE_RECURSE ${work})
