@@ -20,6 +20,7 @@ using Level = Finding::Level;
 
 struct Options {
   std::string plugin;
+  std::string lock_file = "/tmp/libtpu_lockfile";  // where libtpu keeps it
   bool self_test = false;
 };
 
@@ -86,7 +87,7 @@ int run(const Options& options, bool json) {
   parts.push_back(look_at_plugins(options.plugin));
   parts.push_back(look_at_environment());
   parts.push_back(look_at_libraries(parts[1]));
-  parts.push_back(look_at_tpu());
+  parts.push_back(look_at_tpu(options.lock_file));
   parts.push_back(look_at_cache());
 
   const int64_t problems = count(parts, Level::problem);
@@ -113,6 +114,8 @@ void add_doctor(CLI::App& root, Invocation& call) {
   app->add_option("--plugin", o->plugin, "PJRT plugin to look at: a path, or tpu, cuda, cpu (default: all)")
       ->type_name("P");
   app->add_flag("--self-test", o->self_test, "The child's part: test one plugin")->group("");
+  app->add_option("--lock-file", o->lock_file, "Where libtpu's lock file is taken to be, for tests")
+      ->group("");
   add_json(*app, call);
   app->footer(
       "Exit code: 0 healthy, 1 not.\n\n"

@@ -172,8 +172,8 @@ Part look_at_machine() {
   return part;
 }
 
-Part look_at_tpu() {
-  const Path lock = "/tmp/libtpu_lockfile";
+Part look_at_tpu(const std::string& lock_file) {
+  const Path lock = lock_file;
   const bool hardware = pjrt::tpu_hardware();
   const auto holders = tpu_holders(lock);
   Part part{"tpu",

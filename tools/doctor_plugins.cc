@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 using Level = Finding::Level;
 
 bool is_libtpu(const pjrt::Candidate& c) {
-  return c.name == "tpu" || Path(c.path).filename().string().find("libtpu") != std::string::npos;
+  return c.name == "tpu" || Path(c.path).filename().string().starts_with("libtpu.so");
 }
 
 // Whether loading it makes sense: libtpu without a TPU asks around for minutes.

@@ -18,6 +18,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 jax.config.update("jax_enable_x64", True)  # the programs say their types themselves
+jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")  # no folder of this machine in the files
 HERE = pathlib.Path(__file__).resolve().parent
 NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
          "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8", "bool": "BOOL",
@@ -161,9 +162,10 @@ def write(name, f, args):
         made = {f"out{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(f(*args)))}
     save(HERE / f"{name}.in.safetensors", given)
     save(HERE / f"{name}.out.safetensors", made)
-    if name == "portable":
+    if name in ("portable", "partitioned"):
         exported = jax.export.export(f)(*args)
-        (HERE / "portable.mlirbc").write_bytes(exported.mlir_module_serialized)
+        (HERE / f"{name}.mlirbc").write_bytes(exported.mlir_module_serialized)
+    if name == "portable":
         (HERE / "portable.jax").write_bytes(exported.serialize())
         for i, a in enumerate(args):
             np.save(HERE / f"portable.{'xwb'[i]}.npy", a)
