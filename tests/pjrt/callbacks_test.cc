@@ -73,8 +73,7 @@ TEST(Ffi, HandlerOfOursRunsInsideAProgram) {
   const auto program = cpu()->compile({R"(func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.custom_call @tpubridge_test_triple(%a) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
   %1 = stablehlo.add %0, %a : tensor<3xf32>
-  return %1 : tensor<3xf32>
-})"});
+  return %1 : tensor<3xf32> })"});
   const Buffer a = cpu()->to_device(std::vector<float>{1, 2, 3}, {DType::f32, {3}}, *program.devices()[0]);
   const Buffer* args[] = {&a};
   EXPECT_EQ(program.execute(args)[0].to_vector<float>(), (std::vector<float>{4, 8, 12}));
@@ -85,8 +84,7 @@ TEST(Ffi, NullHandlerIsRefused) {
 TEST(Ffi, UnknownCustomCallIsACompileError) {
   EXPECT_THROW(static_cast<void>(cpu()->compile({R"(func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> {
   %0 = stablehlo.custom_call @no_such_call(%a) {api_version = 4 : i32, backend_config = {}} : (tensor<3xf32>) -> tensor<3xf32>
-  return %0 : tensor<3xf32>
-})"})),
+  return %0 : tensor<3xf32> })"})),
                XLACompilationError);
 }
 

@@ -112,7 +112,8 @@ TEST_F(Transfer, ZeroCopyAliasesAlignedMemoryAndLetsItGo) {
     EXPECT_EQ(watch.use_count(), 2);
   }
   // The plugin lets go on a thread of its own.
-  for (int i = 0; i < 1000 && !watch.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 1000 && !watch.expired(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(watch.expired());
 }
 TEST_F(Transfer, UntilTransferCompletesLetsTheMemoryGo) {

@@ -60,8 +60,7 @@ TEST(Compile, AccountOfTheProgram) {
   func.func @main(%a: tensor<64x32xf32>, %b: tensor<32x16xf32>) -> tensor<64x16xf32> {
     %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>
     return %0 : tensor<64x16xf32>
-  }
-})"});
+  } })"});
   const Executable& info = program.info();
   EXPECT_THAT(info.name(), HasSubstr("product"));
   const auto cost = info.cost_analysis();

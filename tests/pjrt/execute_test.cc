@@ -114,8 +114,7 @@ TEST_F(Execute, ErrorsThatComeByEventReachTheCaller) {
     }) : (tensor<274877906944xf32>) -> tensor<274877906944xf32>
     %4 = stablehlo.slice %3 [0:1] : (tensor<274877906944xf32>) -> tensor<1xf32>
     return %4 : tensor<1xf32>
-  }
-})"});
+  } })"});
   const Buffer a = vector({1}, {});
   const Buffer* args[] = {&a};
   const std::string said = message_of<TPUBackendError>([&] {
@@ -132,8 +131,7 @@ TEST_F(Execute, ATerabyteOfOutputIsOutOfMemory) {
   func.func @main(%a: tensor<f32>) -> tensor<524288x524288xf32> {
     %0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<524288x524288xf32>
     return %0 : tensor<524288x524288xf32>
-  }
-})"});
+  } })"});
   const Buffer a = vector({1}, {});
   const Buffer* args[] = {&a};
   EXPECT_THROW(static_cast<void>(program.execute(args)), TPUOutOfMemoryError);
@@ -180,8 +178,7 @@ TEST_F(Execute, AllReduceOverFourDevices) {
         stablehlo.return %s : tensor<f32>
     }) : (tensor<2xf32>) -> tensor<2xf32>
     return %0 : tensor<2xf32>
-  }
-})"},
+  } })"},
                                       {.num_replicas = 4});
   ASSERT_EQ(program.devices().size(), 4u);
   std::vector<Buffer> inputs;

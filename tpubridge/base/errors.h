@@ -26,7 +26,7 @@ enum class Code {
   failed_precondition,
   aborted,
   out_of_range,
-  unimplemented,
+  unsupported,
   internal,
   unavailable,
   data_loss,
@@ -38,7 +38,7 @@ using Details = std::vector<std::pair<std::string, std::string>>;  // in the ord
 
 class Error : public std::exception {
  public:
-  Error(std::string message, Details details = {}, std::string hint = {}, Code code = Code::ok);
+  explicit Error(std::string message, Details details = {}, std::string hint = {}, Code code = Code::ok);
 
   // "message (key=value, …). hint"
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }

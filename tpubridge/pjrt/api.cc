@@ -27,7 +27,7 @@ std::string hint_for(Code code, bool compiling) {
   switch (code) {
     case Code::resource_exhausted:
       return "Use a smaller batch, lower precision or more devices, or free tensors first";
-    case Code::unimplemented:
+    case Code::unsupported:
       return "This plugin cannot do it; `tpubridge doctor` lists what it can";
     case Code::unavailable:
     case Code::aborted:
@@ -101,7 +101,7 @@ std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::str
   if (compiling)
     return std::make_exception_ptr(
         XLACompilationError("XLA compilation failed: " + message, std::move(details), std::move(hint), code));
-  if (code == Code::unimplemented)
+  if (code == Code::unsupported)
     return std::make_exception_ptr(UnsupportedError(message, std::move(details), std::move(hint), code));
   if (where == "PJRT_Client_Create" && (code == Code::unavailable || code == Code::aborted))
     return std::make_exception_ptr(
@@ -117,7 +117,7 @@ void throw_missing(const PJRT_Api* api, std::string_view function) {
                          {{"plugin_api", fmt::format("{}.{}", api->pjrt_api_version.major_version,
                                                      api->pjrt_api_version.minor_version)},
                           {"built_against", fmt::format("{}.{}", PJRT_API_MAJOR, PJRT_API_MINOR)}},
-                         "Use a newer plugin", Code::unimplemented);
+                         "Use a newer plugin", Code::unsupported);
 }
 
 PJRT_Buffer_Type to_pjrt(DType t) {
@@ -132,7 +132,7 @@ DType from_pjrt(PJRT_Buffer_Type t) {
   throw UnsupportedError(
       fmt::format("the plugin uses element type number {}, which this version does not know",
                   static_cast<int>(t)),
-      {}, "Update tpubridge", Code::unimplemented);
+      {}, "Update tpubridge", Code::unsupported);
 }
 
 Values from_named(const PJRT_NamedValue* values, size_t n) {

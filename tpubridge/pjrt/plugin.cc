@@ -160,7 +160,7 @@ void Plugin::register_ffi_handler(const std::string& target, void* handler,
     return;
   }
   throw UnsupportedError("this plugin takes no FFI handlers", {{"path", path_}, {"target", target}},
-                         "Use a plugin with the FFI extension", Code::unimplemented);
+                         "Use a plugin with the FFI extension", Code::unsupported);
 }
 
 }  // namespace tpubridge::pjrt
