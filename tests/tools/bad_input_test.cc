@@ -15,9 +15,7 @@ constexpr const char* kAdd = R"(module {
   func.func @main(%a: tensor<2x3xf32>, %b: tensor<3xi32>) -> tensor<2x3xf32> {
     %0 = stablehlo.add %a, %a : tensor<2x3xf32>
     return %0 : tensor<2x3xf32>
-  }
-}
-)";
+  } })";
 
 // The error of a run that must fail, as JSON.
 json failed(std::vector<std::string> arguments, Environment environment = {}) {

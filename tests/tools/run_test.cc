@@ -12,8 +12,7 @@ using nlohmann::json;
 constexpr const char* kSubtract = R"(
 func.func @main(%a: tensor<2x2xf32>, %b: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %0 = stablehlo.subtract %a, %b : tensor<2x2xf32>
-  return %0 : tensor<2x2xf32>
-})";
+  return %0 : tensor<2x2xf32> })";
 
 // f(x: type) = x, so that what is given comes back.
 std::string identity(const std::string& type) {
@@ -126,8 +125,7 @@ func.func @main() -> (tensor<2xi64>, tensor<1xui64>, tensor<1xcomplex<f32>>) {
   %0 = stablehlo.constant dense<[9223372036854775807, -9223372036854775808]> : tensor<2xi64>
   %1 = stablehlo.constant dense<18446744073709551615> : tensor<1xui64>
   %2 = stablehlo.constant dense<(3.0,-4.0)> : tensor<1xcomplex<f32>>
-  return %0, %1, %2 : tensor<2xi64>, tensor<1xui64>, tensor<1xcomplex<f32>>
-})");
+  return %0, %1, %2 : tensor<2xi64>, tensor<1xui64>, tensor<1xcomplex<f32>> })");
   const auto outputs = tpubridge({"run", program.str(), "--json"}).json()["outputs"];
   EXPECT_EQ(outputs[0]["first"][0].get<int64_t>(), INT64_MAX);
   EXPECT_EQ(outputs[0]["min"].get<int64_t>(), INT64_MIN);
@@ -140,8 +138,7 @@ TEST(Run, ShowsATwoDimensionalOutput) {
   const File program("p.mlir", R"(
 func.func @main() -> tensor<4x2xf32> {
   %0 = stablehlo.constant dense<[[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]> : tensor<4x2xf32>
-  return %0 : tensor<4x2xf32>
-})");
+  return %0 : tensor<4x2xf32> })");
   const Ran shown = tpubridge({"run", program.str(), "--show", "ascii"});
   EXPECT_EQ(shown.out.substr(0, 5), " @\n@\n") << shown.out;  // a letter is two rows high
   EXPECT_EQ(tpubridge({"run", program.str(), "--show", "ascii", "--json"}).json()["picture"],
@@ -177,8 +174,7 @@ module attributes {mhlo.num_replicas = 2 : i32} {
     %1 = stablehlo.broadcast_in_dim %b, dims = [] : (tensor<f32>) -> tensor<2xf32>
     %2 = stablehlo.add %0, %1 : tensor<2xf32>
     return %2 : tensor<2xf32>
-  }
-})");
+  } })");
   const TempFolder folder;
   const std::string in = (folder.path() / "in.safetensors").string();
   const Shape pair{DType::f32, {2}};
