@@ -84,6 +84,13 @@ int64_t group_size(const Builder& b, const Groups& groups, const Participants& w
   return who.channel > 0 && !who.global_ids && mode == WithChannel::replicas ? n * b.partitions() : n;
 }
 
+// The size of a dimension of which `parts` devices each hold one part.
+int64_t joined(std::string_view op, const Value& x, int64_t dim, int64_t parts) {
+  int64_t out = 0;
+  if (__builtin_mul_overflow(x.dim(dim), parts, &out)) fail(op, "the result is too large", x);
+  return out;
+}
+
 void check_array(std::string_view op, const Value& x) {
   if (x.dtype() == DType::token) fail(op, "takes no token", x);
 }
@@ -123,7 +130,8 @@ Value all_gather(Value x, int64_t dim, const Participants& who) {
   check_dim(op, "all_gather_dim", dim, x.rank());
   const Groups groups = groups_of(op, x.builder(), who, WithChannel::replicas, true);
   std::vector<int64_t> dims = x.dims();
-  dims[static_cast<size_t>(dim)] *= group_size(x.builder(), groups, who, WithChannel::replicas);
+  dims[static_cast<size_t>(dim)] =
+      joined(op, x, dim, group_size(x.builder(), groups, who, WithChannel::replicas));
   Op writer(op, {x});
   writer.number("all_gather_dim", dim, "i64");
   write(writer, groups, who);
@@ -157,8 +165,8 @@ Value all_to_all(Value x, int64_t split_dim, int64_t concat_dim, const Participa
   if (x.dim(split_dim) % parts)
     fail(op, fmt::format("dimension {} does not split into {} parts", split_dim, parts), x);
   std::vector<int64_t> dims = x.dims();
+  dims[static_cast<size_t>(concat_dim)] = joined(op, x, concat_dim, parts);
   dims[static_cast<size_t>(split_dim)] /= parts;
-  dims[static_cast<size_t>(concat_dim)] *= parts;
   Op writer(op, {x});
   writer.number("split_dimension", split_dim, "i64")
       .number("concat_dimension", concat_dim, "i64")
