@@ -1,6 +1,7 @@
 // Plugins older and newer than our header, with functions missing, and with every function failing in turn.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -99,6 +100,37 @@ TEST(Versions, AFailedStartCanBeTriedAgain) {
   EXPECT_THROW((void)Plugin::load(fake.path()), PluginError);
   EXPECT_NO_THROW((void)Plugin::load(fake.path()));
   fake.expect_nothing_left();
+}
+
+// A variable of the environment, for as long as this lives.
+struct Variable {
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  const char* name_;
+};
+
+TEST(Versions, TheEnvironmentSaysWhatTheFakeIs) {
+  {
+    const Variable settings("FAKE_PJRT", "generation=v4,chips=2");
+    const FakePlugin fake;
+    const auto client = Client::create(Plugin::load(fake.path()));
+    ASSERT_EQ(client->devices().size(), 2U);
+    EXPECT_EQ(client->devices()[1].info().kind, "TPU v4");
+  }
+  const auto refused = [](const char* name, const char* value) -> std::string {
+    const Variable variable(name, value);
+    const FakePlugin fake;
+    try {
+      (void)Plugin::load(fake.path());
+    } catch (const PluginError& e) {
+      return e.what();
+    }
+    return "loaded";
+  };
+  EXPECT_THAT(refused("FAKE_PJRT", "generation=v9"), HasSubstr("v9"));
+  EXPECT_THAT(refused("FAKE_PJRT_UNDER", "/no/such/plugin.so"), HasSubstr("nothing"));
 }
 
 TEST(Versions, ArgsThatGrewAreAnErrorNotACrash) {
