@@ -38,7 +38,7 @@ int count_wrong(const std::vector<float>& product) {
     for (int j = 0; j < kSize; ++j) {
       float sum = 0;
       for (int k = 0; k < kSize; ++k) sum += left(i, k) * right(k, j);
-      wrong += product[static_cast<size_t>(i * kSize + j)] != sum;
+      wrong += product[static_cast<size_t>(i) * kSize + static_cast<size_t>(j)] != sum;
     }
   return wrong;
 }

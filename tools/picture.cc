@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tools/numbers.h"
 #include "tpubridge/base/errors.h"
@@ -21,7 +22,7 @@ Grey grey(const HostTensor& tensor) {
   Grey out{tensor.shape.dims[0], tensor.shape.dims[1], {}};
   const std::byte* at = tensor.bytes().data();
   const int width = bits(tensor.shape.dtype) / 8;
-  double low = INFINITY, high = -INFINITY;
+  double low = std::numeric_limits<double>::infinity(), high = -low;
   for (int64_t i = 0; i < out.rows * out.columns; ++i, at += width) {
     const double v = std::visit(
         [](auto x) -> double {

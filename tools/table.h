@@ -15,14 +15,17 @@ class Table {
   struct Cell {
     std::string text;
     Colour colour = Colour::plain;
-    Cell(std::string t, Colour c = Colour::plain)
-        : text(std::move(t)), colour(c) {}  // NOLINT: cells are written as text
-    Cell(const char* t) : text(t) {}        // NOLINT
+    // Implicit, so that a row can be written as a list of texts.
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Cell(std::string t, Colour c = Colour::plain) : text(std::move(t)), colour(c) {}
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Cell(const char* t) : text(t) {}
   };
 
   explicit Table(std::vector<std::string> head = {}) {
     if (head.empty()) return;
     std::vector<Cell> row;
+    row.reserve(head.size());
     for (auto& text : head) row.emplace_back(std::move(text), Colour::bold);
     rows_.push_back(std::move(row));
   }

@@ -150,8 +150,9 @@ TEST(DoctorLibraries, SearchPathAndPreload) {
   EXPECT_EQ(twice["level"], "note");
   EXPECT_EQ(twice["facts"], json({one.str(), two.str()}));
   EXPECT_EQ(d.finding("libraries", "/nix/da")["level"], "note");
-  const Doctor preload({"--plugin", "cpu"}, {{"LD_PRELOAD", "libm.so.6"}});
-  EXPECT_EQ(preload.finding("libraries", "LD_PRELOAD puts libm.so.6")["level"], "note");
+  const Doctor preload({"--plugin", "cpu"}, {{"LD_PRELOAD", "/nix/there.so"}});
+  EXPECT_EQ(preload.finding("libraries", "LD_PRELOAD puts /nix/there.so")["facts"],
+            json({"there is no such file"}));
 }
 
 TEST(DoctorTpu, NamesTheProcessThatHoldsTheLock) {
