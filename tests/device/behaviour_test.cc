@@ -200,5 +200,20 @@ TEST(DataDependent, OpsSynchroniseAndWork) {
   EXPECT_GE(metrics().synchronising.size(), 2u);
 }
 
+TEST(Values, NanComesThroughMaximaAndMinima) {
+  const auto x = torch::tensor({1.0f, NAN, -2.0f}), y = torch::tensor({NAN, 1.0f, 3.0f});
+  const auto a = x.to("tpu"), b = y.to("tpu");
+  const auto same = [](const torch::Tensor& device, const torch::Tensor& cpu) {
+    EXPECT_TRUE(torch::allclose(device.cpu(), cpu, 0, 0, /*equal_nan=*/true)) << device.cpu() << cpu;
+  };
+  same(torch::maximum(a, b), torch::maximum(x, y));
+  same(torch::minimum(a, b), torch::minimum(x, y));
+  same(torch::relu(a), torch::relu(x));
+  same(torch::clamp(a, -1, 1), torch::clamp(x, -1, 1));
+  same(a.max(), x.max());
+  same(a.min(), x.min());
+  same(torch::amax(a, 0), torch::amax(x, 0));
+}
+
 }  // namespace
 }  // namespace tpubridge
