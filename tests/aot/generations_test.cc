@@ -1,8 +1,10 @@
 #include "tpubridge/aot/generations.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/base/files.h"
 
 namespace tpubridge::aot {
 namespace {
@@ -64,6 +66,23 @@ TEST(Generations, DimensionsThatCannotBe) {
 TEST(Generations, NoSliceIsLargerThanAPod) {
   EXPECT_NE(error_of("v5e:32x16").find("a pod has 256 chips"), std::string::npos);
   EXPECT_NE(error_of("v4:2000000000x2000000000x2000000000").find("a pod has 4096 chips"), std::string::npos);
+}
+
+std::string with_commas(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+TEST(Generations, TheManualHasTheSameTable) {
+  const std::string manual = read_file(SOURCE_DIR "/docs/fit.md");
+  for (const Generation& g : generations()) {
+    const std::string row =
+        fmt::format("| {} | {} | {} | {} chips | {} | {} | {} TFLOP/s | {:.3f} TB/s |", g.name, g.code_name,
+                    g.smallest_slice, g.pod_chips, g.devices_per_chip, with_commas(g.hbm_bytes),
+                    g.bf16_flops / 1e12, g.bandwidth / 1e12);
+    EXPECT_NE(manual.find(row), manual.npos) << row;
+  }
 }
 
 }  // namespace

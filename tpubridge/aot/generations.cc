@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 4> kV7 = {"v7x", "tpu7x", "tpu7", "ironwo
 
 constexpr std::array kTable = {
     Generation{"v4", "Pufferfish", kV4, "v4", "megacore", "TPU v4", "2x2x1", 3, 4096, 1, 33'014'413'312,
-               275e12, 1.2288e12},
+               275e12, 1.2e12},
     Generation{"v5e", "Viperlite", kV5e, "v5e", "", "TPU v5 lite", "1x1", 2, 256, 1, 16'909'336'064, 197e12,
                0.819e12},
     Generation{"v5p", "Viperfish", kV5p, "v5p", "megacore", "TPU v5", "2x2x1", 3, 8960, 1, 102'786'660'352,

@@ -116,7 +116,7 @@ void judge_error(const JsonReader& error, std::string_view stage, FitResult& out
 std::string write_request(const FitRequest& request, const Slice& slice, const ChildFiles& files) {
   nlohmann::json options = nlohmann::json::object();
   for (const auto& [name, value] : request.xla_options)
-    std::visit([&](const auto& v) { options[name] = v; }, value);
+    std::visit([&slot = options[name]](const auto& v) { slot = v; }, value);
   const nlohmann::json out = {{"program", files.program.string()},
                               {"libtpu", files.libtpu.string()},
                               {"topology", slice.topology()},
