@@ -13,7 +13,7 @@ help:
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine"
-	@echo "make asan    the tests under the address and undefined-behaviour sanitizers"
+	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
 deps:
@@ -42,8 +42,9 @@ aot: build
 bench: build
 	@$(BUILD)/bin/tpubridge_bench
 
+# The torch-free library: libtorch itself is not built for the sanitizers.
 asan:
-	@$(MAKE) --no-print-directory test BUILD=$(BUILD)-asan CMAKE_FLAGS="-DTPUBRIDGE_SANITIZE=ON -DTPUBRIDGE_BENCH=OFF"
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)-asan CMAKE_FLAGS="-DTPUBRIDGE_SANITIZE=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
 
 SOURCES = $$(git ls-files '*.h' '*.cc')
 format:
