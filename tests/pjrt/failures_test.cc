@@ -15,19 +15,20 @@ namespace {
 
 using testing::HasSubstr;
 
-// The exception of exactly type E that `body` throws, or nothing (and a test failure).
+// The facts of the exception of exactly type E that `body` throws; a test failure where it throws another, or
+// none.
 template <class E>
-std::unique_ptr<E> caught(const std::function<void()>& body) {
+Error caught(const std::function<void()>& body) {
   try {
     body();
     ADD_FAILURE() << "nothing was thrown";
   } catch (const E& e) {
     EXPECT_EQ(e.type_name(), E("").type_name());
-    return std::make_unique<E>(e);
+    return static_cast<const Error&>(e);
   } catch (const std::exception& e) {
     ADD_FAILURE() << "another exception: " << e.what();
   }
-  return std::make_unique<E>("");
+  return Error("");
 }
 
 class Failures : public testing::Test {
@@ -76,30 +77,30 @@ class Failures : public testing::Test {
 TEST_F(Failures, OutOfMemoryAtCompile) {
   fake().configure("fail=compile_oom");
   const auto e = caught<TPUOutOfMemoryError>([&] { (void)client_->compile({doubling(8)}); });
-  EXPECT_EQ(e->code(), Code::resource_exhausted);
-  EXPECT_EQ(e->detail("xla_code"), "E1000");
-  EXPECT_EQ(e->detail("function"), "PJRT_Client_Compile");
-  EXPECT_THAT(e->message(), HasSubstr("exceeds available HBM (15.75G)"));
-  EXPECT_FALSE(e->hint().empty());
+  EXPECT_EQ(e.code(), Code::resource_exhausted);
+  EXPECT_EQ(e.detail("xla_code"), "E1000");
+  EXPECT_EQ(e.detail("function"), "PJRT_Client_Compile");
+  EXPECT_THAT(e.message(), HasSubstr("exceeds available HBM (15.75G)"));
+  EXPECT_FALSE(e.hint().empty());
   expect_all_well();
 }
 
 TEST_F(Failures, CompileErrors) {
   fake().configure("fail=compile_error,fail=compile_error:after=1:code=UNIMPLEMENTED");
   const auto first = caught<XLACompilationError>([&] { (void)client_->compile({doubling(8)}); });
-  EXPECT_EQ(first->code(), Code::internal);
-  EXPECT_THAT(first->message(), HasSubstr("does not compile"));
+  EXPECT_EQ(first.code(), Code::internal);
+  EXPECT_THAT(first.message(), HasSubstr("does not compile"));
   const auto second = caught<XLACompilationError>([&] { (void)client_->compile({doubling(8)}); });
-  EXPECT_EQ(second->code(), static_cast<Code>(12));
+  EXPECT_EQ(second.code(), static_cast<Code>(12));
   EXPECT_NO_THROW((void)client_->compile({doubling(8)}));
 }
 
 TEST_F(Failures, OutOfMemoryAtExecuteLosesNothing) {
   fake().configure("fail=execute_oom");
   const auto e = caught<TPUOutOfMemoryError>([&] { (void)run(); });
-  EXPECT_EQ(e->code(), Code::resource_exhausted);
-  EXPECT_EQ(e->detail("function"), "PJRT_LoadedExecutable_Execute");
-  EXPECT_THAT(e->message(), HasSubstr("That was not possible"));
+  EXPECT_EQ(e.code(), Code::resource_exhausted);
+  EXPECT_EQ(e.detail("function"), "PJRT_LoadedExecutable_Execute");
+  EXPECT_THAT(e.message(), HasSubstr("That was not possible"));
   expect_all_well();
 }
 
@@ -121,7 +122,7 @@ TEST_F(Failures, OutOfMemoryInAnEventReachesEveryReader) {
   std::vector<Event> done;
   const Buffer* const arguments[] = {in_.get()};
   const auto out = twice_->execute(arguments, {.done = &done});
-  EXPECT_EQ(caught<TPUOutOfMemoryError>([&] { done[0].wait(); })->code(), Code::resource_exhausted);
+  EXPECT_EQ(caught<TPUOutOfMemoryError>([&] { done[0].wait(); }).code(), Code::resource_exhausted);
   (void)caught<TPUOutOfMemoryError>([&] { out[0].wait(); });
   (void)caught<TPUOutOfMemoryError>([&] { (void)out[0].to_vector<float>(); });
   std::atomic<int> told{0};
@@ -143,17 +144,17 @@ TEST_F(Failures, OutOfMemoryInAnEventReachesEveryReader) {
 
 TEST_F(Failures, ErrorsInAnEvent) {
   fake().configure("fail=execute_event_error,fail=execute_event_error:after=1:code=UNAVAILABLE");
-  EXPECT_EQ(caught<PjrtError>([&] { (void)run()[0].to_vector<float>(); })->code(), Code::internal);
-  EXPECT_EQ(caught<TPUDeviceError>([&] { (void)run()[0].to_vector<float>(); })->code(), Code::unavailable);
+  EXPECT_EQ(caught<PjrtError>([&] { (void)run()[0].to_vector<float>(); }).code(), Code::internal);
+  EXPECT_EQ(caught<TPUDeviceError>([&] { (void)run()[0].to_vector<float>(); }).code(), Code::unavailable);
   expect_all_well();
 }
 
 TEST_F(Failures, ALostDevice) {
   fake().configure("fail=device_lost:device=0");
   const auto e = caught<TPUDeviceError>([&] { (void)run(); });
-  EXPECT_EQ(e->code(), Code::unavailable);
-  EXPECT_THAT(e->message(), HasSubstr("TPU_0"));
-  EXPECT_FALSE(e->hint().empty());
+  EXPECT_EQ(e.code(), Code::unavailable);
+  EXPECT_THAT(e.message(), HasSubstr("TPU_0"));
+  EXPECT_FALSE(e.hint().empty());
   (void)caught<TPUDeviceError>([&] { (void)in_->to_vector<float>(); });
   (void)caught<TPUDeviceError>([&] { (void)floats({1}); });
   (void)caught<TPUDeviceError>([&] { (void)device().memory_stats(); });
@@ -202,16 +203,16 @@ TEST_F(Failures, TransfersThatFail) {
   fake().configure("fail=buffer_oom");
   const auto e = caught<TPUOutOfMemoryError>(
       [&] { (void)client_->to_device(array, device(), HostSemantics::until_transfer_completes, owner); });
-  EXPECT_EQ(e->detail("function"), "PJRT_Client_BufferFromHostBuffer");
+  EXPECT_EQ(e.detail("function"), "PJRT_Client_BufferFromHostBuffer");
   EXPECT_EQ(owner.use_count(), 1);
   fake().configure("fail=from_host_error:code=DATA_LOSS");
   {
     const Buffer bad = client_->to_device(array, device(), HostSemantics::until_transfer_completes, owner);
-    EXPECT_EQ(caught<TPUDeviceError>([&] { bad.wait(); })->code(), Code::data_loss);
+    EXPECT_EQ(caught<TPUDeviceError>([&] { bad.wait(); }).code(), Code::data_loss);
     (void)caught<TPUDeviceError>([&] { (void)bad.to_vector<float>(); });
   }
   fake().configure("fail=to_host_error");
-  EXPECT_EQ(caught<PjrtError>([&] { (void)in_->to_vector<float>(); })->code(), Code::internal);
+  EXPECT_EQ(caught<PjrtError>([&] { (void)in_->to_vector<float>(); }).code(), Code::internal);
   expect_all_well();
 }
 
@@ -219,8 +220,8 @@ TEST_F(Failures, SerialisationThatWasCorrupted) {
   fake().configure("fail=serialize_flip,fail=serialize_truncate:after=1");
   const std::string flipped = twice_->info().serialize(), cut = twice_->info().serialize(),
                     whole = twice_->info().serialize();
-  EXPECT_EQ(caught<PjrtError>([&] { (void)client_->load(flipped); })->code(), Code::internal);
-  EXPECT_EQ(caught<PjrtError>([&] { (void)client_->load(cut); })->code(), Code::internal);
+  EXPECT_EQ(caught<PjrtError>([&] { (void)client_->load(flipped); }).code(), Code::internal);
+  EXPECT_EQ(caught<PjrtError>([&] { (void)client_->load(cut); }).code(), Code::internal);
   const Buffer* const arguments[] = {in_.get()};
   EXPECT_EQ(client_->load(whole).execute(arguments)[0].to_vector<float>(), (std::vector<float>{2, 4, 6, 8}));
 }
@@ -229,9 +230,9 @@ TEST_F(Failures, TheHbmOfAChip) {
   start("chips=1,hbm_mb=10");
   constexpr int64_t kMega = 1 << 20;
   EXPECT_EQ(device().memory_stats().bytes_limit, 10 * kMega);
-  EXPECT_THAT(caught<TPUOutOfMemoryError>([&] { (void)client_->compile({doubling(2 * kMega)}); })->message(),
+  EXPECT_THAT(caught<TPUOutOfMemoryError>([&] { (void)client_->compile({doubling(2 * kMega)}); }).message(),
               HasSubstr("(16.00M) exceeds available HBM (10.00M)"));
-  EXPECT_THAT(caught<TPUOutOfMemoryError>([&] { (void)floats(std::vector<float>(3 * kMega)); })->message(),
+  EXPECT_THAT(caught<TPUOutOfMemoryError>([&] { (void)floats(std::vector<float>(3 * kMega)); }).message(),
               HasSubstr("Attempting to allocate 12.00M"));
   const auto program = client_->compile({doubling(kMega)});
   const Buffer in = floats(std::vector<float>(kMega, 1));
@@ -246,11 +247,11 @@ TEST_F(Failures, TheHbmOfAChip) {
 TEST_F(Failures, AClientThatCannotBeMade) {
   fake().configure("fail=client_error");
   const auto e = caught<TPUNotAvailableError>([&] { (void)Client::create(Plugin::load(fake().path())); });
-  EXPECT_EQ(e->code(), Code::unavailable);
-  EXPECT_THAT(e->message(), HasSubstr("already in use"));
-  EXPECT_FALSE(e->hint().empty());
+  EXPECT_EQ(e.code(), Code::unavailable);
+  EXPECT_THAT(e.message(), HasSubstr("already in use"));
+  EXPECT_FALSE(e.hint().empty());
   fake().configure("chips=3,hosts=2");
-  EXPECT_EQ(caught<PjrtError>([&] { (void)Client::create(Plugin::load(fake().path())); })->code(),
+  EXPECT_EQ(caught<PjrtError>([&] { (void)Client::create(Plugin::load(fake().path())); }).code(),
             Code::invalid_argument);
 }
 
@@ -267,10 +268,10 @@ TEST_F(Failures, OfflineCompiles) {
   EXPECT_GT(std::get<float>(program.cost_analysis().at("optimal_seconds")), 0);
   const auto e =
       caught<TPUOutOfMemoryError>([&] { (void)topology.compile({doubling(int64_t{1} << 34)}, {}); });
-  EXPECT_THAT(e->message(), HasSubstr("(128.00G) exceeds available HBM (31.24G)"));
-  EXPECT_EQ(e->detail("xla_code"), "E1000");
+  EXPECT_THAT(e.message(), HasSubstr("(128.00G) exceeds available HBM (31.24G)"));
+  EXPECT_EQ(e.detail("xla_code"), "E1000");
   for (const char* name : {"v7:2x2", "v5e", "v5e:3x5"})
-    EXPECT_EQ(caught<PjrtError>([&] { const Topology wrong(plugin, name); })->code(), Code::invalid_argument);
+    EXPECT_EQ(caught<PjrtError>([&] { const Topology wrong(plugin, name); }).code(), Code::invalid_argument);
 }
 
 }  // namespace
