@@ -186,6 +186,19 @@ Dims broadcast(std::initializer_list<const Dims*> all) {
   return out;
 }
 
+hlo::Values better_of(std::span<const Value> v, bool largest) {
+  using hlo::Direction;
+  Value better = hlo::compare(v[0], v[2], largest ? Direction::gt : Direction::lt);
+  Value same = hlo::compare(v[0], v[2], Direction::eq);
+  if (is_float(v[0].dtype())) {
+    const Value a = hlo::compare(v[0], v[0], Direction::ne), o = hlo::compare(v[2], v[2], Direction::ne);
+    better = hlo::or_(better, hlo::and_(a, hlo::not_(o)));
+    same = hlo::or_(same, hlo::and_(a, o));
+  }
+  const Value first = hlo::or_(better, hlo::and_(same, hlo::compare(v[1], v[3], Direction::lt)));
+  return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
+}
+
 std::vector<Shape> like_first(const Call& c) { return {c.shape(0)}; }
 std::vector<Shape> like_second(const Call& c) { return {c.shape(1)}; }
 std::vector<Shape> mask_like_first(const Call& c) { return {Shape{DType::pred, c.dims(0)}}; }

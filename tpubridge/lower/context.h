@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,9 @@ class Context : public Call {
 [[nodiscard]] Value sum(Value v, const Dims& axes);          // axes go away
 [[nodiscard]] Value max(Value v, const Dims& axes);
 [[nodiscard]] Value min(Value v, const Dims& axes);
+// The reducer of an extreme with its place: v is (value, place, value, place). NaN wins, then the first
+// place.
+[[nodiscard]] hlo::Values better_of(std::span<const Value> v, bool largest);
 [[nodiscard]] Value spread(Value v, const Dims& dims, const Dims& axes);  // dimension i of v becomes axes[i]
 [[nodiscard]] Dims wrapped(Dims axes, int64_t rank, bool empty_is_all = false);  // negative axes, sorted
 [[nodiscard]] Dims others(const Dims& axes, int64_t rank);                       // the axes not in the list

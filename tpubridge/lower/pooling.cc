@@ -59,22 +59,11 @@ void max_pool(Context& c) {
   const Value row = hlo::iota(c.b, Shape{DType::s64, dims}, rank - 2),
               column = hlo::iota(c.b, Shape{DType::s64, dims}, rank - 1);
   const Value place = hlo::add(hlo::multiply(row, like(row, width)), column);
-  const auto out = hlo::reduce_window(
-      {x, place},
-      {hlo::constant(c.b, x.dtype(), hlo::lowest(x.dtype())),
-       hlo::constant(c.b, DType::s64, std::numeric_limits<int64_t>::max())},
-      window_of(p, dims, c.out().dims), [&](std::span<const Value> v) -> hlo::Values {
-        Value better = hlo::compare(v[0], v[2], Direction::gt),
-              same = hlo::compare(v[0], v[2], Direction::eq);
-        if (is_float(x.dtype())) {  // NaN wins
-          const Value a = hlo::compare(v[0], v[0], Direction::ne),
-                      o = hlo::compare(v[2], v[2], Direction::ne);
-          better = hlo::or_(better, hlo::and_(a, hlo::not_(o)));
-          same = hlo::or_(same, hlo::and_(a, o));
-        }
-        const Value first = hlo::or_(better, hlo::and_(same, hlo::compare(v[1], v[3], Direction::lt)));
-        return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
-      });
+  const auto out = hlo::reduce_window({x, place},
+                                      {hlo::constant(c.b, x.dtype(), hlo::lowest(x.dtype())),
+                                       hlo::constant(c.b, DType::s64, std::numeric_limits<int64_t>::max())},
+                                      window_of(p, dims, c.out().dims),
+                                      [](std::span<const Value> v) { return better_of(v, true); });
   c.result(out[0], 0);
   c.result(out[1], 1);
 }

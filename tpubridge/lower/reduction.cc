@@ -71,18 +71,7 @@ Extreme extreme_at(Value x, int64_t axis, bool largest) {
   const auto r = hlo::reduce(
       {x, index},
       {hlo::constant(b, x.dtype(), init), hlo::constant(b, DType::s64, std::numeric_limits<int64_t>::max())},
-      {axis}, [&](std::span<const Value> v) -> hlo::Values {
-        Value better = hlo::compare(v[0], v[2], largest ? Direction::gt : Direction::lt);
-        Value same = hlo::compare(v[0], v[2], Direction::eq);
-        if (is_float(x.dtype())) {
-          const Value a = hlo::compare(v[0], v[0], Direction::ne),
-                      o = hlo::compare(v[2], v[2], Direction::ne);
-          better = hlo::or_(better, hlo::and_(a, hlo::not_(o)));
-          same = hlo::or_(same, hlo::and_(a, o));
-        }
-        const Value first = hlo::or_(better, hlo::and_(same, hlo::compare(v[1], v[3], Direction::lt)));
-        return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
-      });
+      {axis}, [&](std::span<const Value> v) { return better_of(v, largest); });
   return {r[0], r[1]};
 }
 

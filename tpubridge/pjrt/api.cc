@@ -126,6 +126,12 @@ PJRT_Buffer_Type to_pjrt(DType t) {
   return PJRT_Buffer_Type_INVALID;
 }
 
+PJRT_Program to_pjrt(const Program& program) {
+  auto* const code = const_cast<char*>(program.code.data());  // the C API has one struct for in and out
+  return {sizeof(PJRT_Program), nullptr, code, program.code.size(), program.format.data(),
+          program.format.size()};
+}
+
 DType from_pjrt(PJRT_Buffer_Type t) {
   for (const auto& [theirs, ours] : kTypes)
     if (theirs == t) return ours;

@@ -10,6 +10,7 @@
 #include "pjrt_c_api.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/shape.h"
+#include "tpubridge/pjrt/compile_options.h"
 #include "tpubridge/pjrt/handle.h"
 #include "tpubridge/pjrt/value.h"
 
@@ -68,6 +69,7 @@ Args ask(const Handle<T>& object, PJRT_Error* (*PJRT_Api::*member)(Args*)) {
 }
 
 [[nodiscard]] PJRT_Buffer_Type to_pjrt(DType t);
+[[nodiscard]] PJRT_Program to_pjrt(const Program& program);  // points into `program`
 [[nodiscard]] DType from_pjrt(PJRT_Buffer_Type t);  // throws UnsupportedError for a type we do not know
 
 [[nodiscard]] Values from_named(const PJRT_NamedValue* values, size_t n);

@@ -130,12 +130,7 @@ std::vector<int> Client::default_device_assignment(int replicas, int partitions)
 LoadedExecutable Client::compile(const Program& program, const CompileOptions& options,
                                  std::optional<Signature> signature) const {
   const std::string serialized = options.serialize();
-  PJRT_Program source{};
-  source.struct_size = sizeof source;
-  source.code = const_cast<char*>(program.code.data());  // the C API has one struct for in and out
-  source.code_size = program.code.size();
-  source.format = program.format.data();
-  source.format_size = program.format.size();
+  const PJRT_Program source = to_pjrt(program);
   PJRT_Client_Compile_Args args{};
   args.client = core_->client.get();
   args.program = &source;

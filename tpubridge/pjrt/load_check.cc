@@ -35,11 +35,11 @@ namespace {
   PJRT_Client_Create_Args create{};
   create.struct_size = sizeof create;
   if (!has(api, &PJRT_Api::PJRT_Client_Create) || api->PJRT_Client_Create(&create)) _exit(0);
-  std::string code =
+  const Program source{
       "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<0> : tensor<i32> return %0 : "
-      "tensor<i32> }";
+      "tensor<i32> }"};
   const std::string options = CompileOptions{}.serialize();
-  PJRT_Program program{sizeof program, nullptr, code.data(), code.size(), "mlir", 4};
+  const PJRT_Program program = to_pjrt(source);
   PJRT_Client_Compile_Args compile{};
   compile.struct_size = sizeof compile;
   compile.client = create.client;

@@ -32,12 +32,7 @@ std::vector<DeviceDescription> Topology::devices() const {
 
 Executable Topology::compile(const Program& program, const CompileOptions& options) const {
   const std::string serialized = options.serialize();
-  PJRT_Program source{};
-  source.struct_size = sizeof source;
-  source.code = const_cast<char*>(program.code.data());  // the C API has one struct for in and out
-  source.code_size = program.code.size();
-  source.format = program.format.data();
-  source.format_size = program.format.size();
+  const PJRT_Program source = to_pjrt(program);
   PJRT_Compile_Args args{};
   args.topology = raw_.get();
   args.program = &source;
