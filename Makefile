@@ -41,6 +41,7 @@ aot: build
 
 bench: build
 	@$(BUILD)/bin/tpubridge_bench
+	@$(BUILD)/bin/tpubridge_bench_device
 
 # The torch-free library: libtorch itself is not built for the sanitizers.
 asan:

@@ -50,14 +50,25 @@ struct Meta {
 [[nodiscard]] std::vector<Meta> infer(const c10::OperatorHandle& op, const OpInfo& info,
                                       c10::ArrayRef<c10::IValue> args);
 
+struct CallKey;
+struct Plan;
+class Plans;
+
 class TracedOp final : public c10::OperatorKernel {
  public:
-  explicit TracedOp(OpInfo info) : info_(std::move(info)) {}
+  explicit TracedOp(OpInfo info);
+  ~TracedOp() override;
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack);
 
  private:
+  const Plan& plan(const c10::OperatorHandle& op, c10::Device device, c10::ArrayRef<c10::IValue> args,
+                   const CallKey& key);
   OpInfo info_;
+  std::unique_ptr<Plans> plans_;
 };
+
+// torch's setting for products of f32, as a number of hlo::Precision.
+[[nodiscard]] int64_t float32_precision();
 
 // Records a node by hand, for kernels that are written out: operands, arguments and shapes as given.
 [[nodiscard]] std::vector<trace::Value> record(const lower::Row* row, std::vector<trace::Value> operands,

@@ -1,6 +1,7 @@
 // Reading and writing through views.
 #include "tpubridge/device/storage.h"
 
+#include "tpubridge/device/call.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/table.h"
@@ -18,6 +19,15 @@ const lower::Row* internal(std::string_view name) {
   const lower::Row* row = lower::find(name);
   TORCH_INTERNAL_ASSERT(row, "tpubridge has no row ", std::string(name));
   return row;
+}
+
+std::shared_ptr<const Geometry> flat(int64_t elements) {
+  return std::make_shared<const Geometry>(trace::contiguous({elements}));
+}
+
+bool same(const Geometry& g, const at::Tensor& t) {
+  return c10::IntArrayRef(g.sizes) == t.sizes() && c10::IntArrayRef(g.strides) == t.strides() &&
+         g.offset == t.storage_offset();
 }
 
 int64_t count(const Storage& s, DType dtype) { return static_cast<int64_t>(s.nbytes()) / (bits(dtype) / 8); }
@@ -40,19 +50,29 @@ const Value& typed_value(Storage& s, DType dtype) {
   const int64_t n = count(s, dtype);
   if (!s.slot.value()) {
     s.slot.set(zeros(Shape{dtype, {n}}, device));
-    s.geometry = trace::contiguous({n});
+    s.geometry = flat(n);
   } else if (s.slot.value().shape().dtype != dtype) {
-    s.slot.set(reinterpret(s.slot.value(), s.geometry, dtype, n));
-    s.geometry = trace::contiguous({n});
+    s.slot.set(reinterpret(s.slot.value(), *s.geometry, dtype, n));
+    s.geometry = flat(n);
   }
   return s.slot.value();
 }
 
 Value read_view(const Value& value, const Geometry& from, const Geometry& to) {
   static const auto* row = internal("tpubridge::view");
-  const Shape& shape = value.shape();
-  return Node::make(row, {value}, {Ref{0}, from.sizes, from.strides, to.sizes, to.strides, to.offset},
-                    {Shape{shape.dtype, to.sizes}}, value->device(), shape.dtype);
+  static auto* specs =
+      new WordMap<trace::SpecPtr>;  // tensors with static storage are read after it would die
+  const DType dtype = value.shape().dtype;
+  Words key{static_cast<uint64_t>(dtype), from.sizes.size(), static_cast<uint64_t>(to.offset)};
+  for (const auto* list : {&from.sizes, &from.strides, &to.sizes, &to.strides})
+    key.append(list->begin(), list->end());
+  const auto& spec = specs->get(key, [&] {
+    return std::make_shared<const trace::Spec>(
+        row, std::vector<Arg>{Ref{0}, from.sizes, from.strides, to.sizes, to.strides, to.offset},
+        std::vector{Shape{dtype, to.sizes}}, dtype);
+  });
+  Value operands[] = {value};
+  return Node::make(spec, operands, value->device());
 }
 
 Value write_view(const Value& base, const Geometry& in, Value part, const Geometry& at) {
@@ -84,10 +104,10 @@ c10::Allocator* null_allocator() {
 bool is_tpu(const at::Tensor& t) { return t.defined() && t.device().type() == c10::DeviceType::PrivateUse1; }
 
 Storage& storage_of(const at::Tensor& tensor) {
-  auto* s = dynamic_cast<Storage*>(tensor.storage().unsafeGetStorageImpl());
-  TORCH_CHECK(s, "this tensor says it is on ", tensor.device(),
+  c10::StorageImpl* s = tensor.storage().unsafeGetStorageImpl();
+  TORCH_CHECK(s->allocator() == null_allocator(), "this tensor says it is on ", tensor.device(),
               ", but its storage was not made by tpubridge");
-  return *s;
+  return static_cast<Storage&>(*s);
 }
 
 Geometry geometry_of(const at::Tensor& t) { return {t.sizes().vec(), t.strides().vec(), t.storage_offset()}; }
@@ -102,32 +122,39 @@ Shape shape_of(const at::Tensor& t) {
 Value read(const at::Tensor& t) {
   exec::Lock lock(exec::mutex());
   Storage& s = storage_of(t);
+  const auto dtype = dtype_of(t.scalar_type());
+  if (const Value& v = s.slot.value(); v && v.shape().dtype == dtype && same(*s.geometry, t)) return v;
   Shape shape = shape_of(t);
   if (t.numel() == 0) return zeros(shape, t.device().index());
   const Geometry g = geometry_of(t);
   if (!s.slot.value() && trace::covers(g, count(s, shape.dtype))) {
     s.slot.set(zeros(shape, t.device().index()));
-    s.geometry = g;
+    s.geometry = std::make_shared<const Geometry>(g);
   }
   const Value& value = typed_value(s, shape.dtype);
-  return s.geometry == g ? value : read_view(value, s.geometry, g);
+  return *s.geometry == g ? value : read_view(value, *s.geometry, g);
 }
 
 void write(const at::Tensor& t, Value value) {
   exec::Lock lock(exec::mutex());
   if (t.numel() == 0) return;
   Storage& s = storage_of(t);
-  const Geometry g = geometry_of(t);
   const DType dtype = value.shape().dtype;
-  TORCH_INTERNAL_ASSERT(value.shape().dims == g.sizes && dtype == dtype_of(t.scalar_type()),
-                        "tpubridge: a value of ", value.shape().str(), " is written to a tensor of ",
-                        shape_of(t).str());
+  TORCH_INTERNAL_ASSERT(
+      c10::IntArrayRef(value.shape().dims) == t.sizes() && dtype == dtype_of(t.scalar_type()),
+      "tpubridge: a value of ", value.shape().str(), " is written to a tensor of ", shape_of(t).str());
+  // The geometry of a storage covers it, so a tensor of the same one does too.
+  if (s.geometry && same(*s.geometry, t) && s.slot.value().shape().dtype == dtype) {
+    s.slot.set(std::move(value));
+    return;
+  }
+  Geometry g = geometry_of(t);
   if (trace::covers(g, count(s, dtype))) {
     s.slot.set(std::move(value));
-    s.geometry = g;
+    s.geometry = std::make_shared<const Geometry>(std::move(g));
   } else {
     Value base = typed_value(s, dtype);
-    s.slot.set(write_view(base, s.geometry, std::move(value), g));
+    s.slot.set(write_view(base, *s.geometry, std::move(value), g));
   }
 }
 
@@ -139,16 +166,17 @@ void resize_storage(Storage& s, size_t bytes) {
     const Value old = s.slot.value();
     const DType dtype = old.shape().dtype;
     const int64_t n = static_cast<int64_t>(bytes) / (bits(dtype) / 8);
-    s.slot.set(Node::make(row, {old}, {Ref{0}, s.geometry.sizes, s.geometry.strides}, {Shape{dtype, {n}}},
+    s.slot.set(Node::make(row, {old}, {Ref{0}, s.geometry->sizes, s.geometry->strides}, {Shape{dtype, {n}}},
                           old->device(), dtype));
-    s.geometry = trace::contiguous({n});
+    s.geometry = flat(n);
   }
   s.set_nbytes(bytes);
 }
 
-at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
-                        c10::Device device) {
-  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+namespace {
+
+at::Tensor tensor_of(size_t bytes, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                     c10::Device device) {
   auto storage = c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
                                               c10::SymInt(static_cast<int64_t>(bytes)),
                                               c10::DataPtr(nullptr, device), null_allocator(), true);
@@ -157,6 +185,23 @@ at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::S
                                                          c10::scalarTypeToTypeMeta(dtype));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return at::Tensor(std::move(t));
+}
+
+}  // namespace
+
+at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                        c10::Device device) {
+  return tensor_of(at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype)), sizes, strides,
+                   dtype, device);
+}
+
+at::Tensor make_tensor(Value value, const Plan::Output& like, c10::Device device) {
+  auto t = tensor_of(like.bytes, like.sizes, like.strides, like.dtype, device);
+  if (like.bytes == 0) return t;
+  auto& s = static_cast<Storage&>(*t.storage().unsafeGetStorageImpl());
+  s.slot.set(std::move(value));
+  s.geometry = like.geometry;
+  return t;
 }
 
 at::Tensor make_tensor(Value value, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,

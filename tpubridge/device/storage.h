@@ -15,8 +15,8 @@ namespace tpubridge::device {
 
 struct Storage final : c10::StorageImpl {
   using c10::StorageImpl::StorageImpl;
-  exec::Slot slot;           // empty: never written; reads as zeros
-  trace::Geometry geometry;  // of the value
+  exec::Slot slot;                                  // empty: never written; reads as zeros
+  std::shared_ptr<const trace::Geometry> geometry;  // of the value
 };
 
 [[nodiscard]] Storage& storage_of(const at::Tensor& tensor);

@@ -5,7 +5,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "tpubridge/trace/hash.h"
 
@@ -14,12 +13,14 @@ namespace {
 
 uint64_t current_mark = 0;  // guarded by exec's mutex, like every walk
 
+// Nodes in order, each with the number of references that the graph itself has to it.
 void walk(Graph& graph, const std::vector<Value>& roots) {
   const uint64_t mark = ++current_mark;
   std::vector<const Node*> stack;
   auto visit = [&](const Node* n) {
     if (n->mark == mark) return;
     n->mark = mark;
+    n->uses = 0;
     if (n->is_pending()) {
       graph.nodes.push_back(n);
       stack.push_back(n);
@@ -29,35 +30,36 @@ void walk(Graph& graph, const std::vector<Value>& roots) {
   while (!stack.empty()) {
     const Node* n = stack.back();
     stack.pop_back();
-    for (const auto& o : n->operands()) visit(o.node());
+    for (const auto& o : n->operands()) {
+      visit(o.node());
+      ++o->uses;
+    }
   }
   std::sort(graph.nodes.begin(), graph.nodes.end(), [](auto* a, auto* b) { return a->id() < b->id(); });
 }
 
+void sort(std::vector<Value>& roots) {
+  std::sort(roots.begin(), roots.end(), [](const Value& a, const Value& b) {
+    return a->id() != b->id() ? a->id() < b->id() : a.index() < b.index();
+  });
+}
+
 // A node that more references hold than the graph's own nodes and the roots: somebody still has it in hand.
+// Both lists are sorted by id.
 void add_held(Graph& graph, std::vector<Value>& roots) {
-  std::unordered_map<const Node*, uint32_t> inside;
-  inside.reserve(graph.nodes.size());
-  for (const Node* n : graph.nodes)
-    for (const auto& o : n->operands())
-      if (o->is_pending()) ++inside[o.node()];
-  std::unordered_map<const Node*, std::vector<bool>> wanted;
-  for (const auto& r : roots) {
-    ++inside[r.node()];
-    auto& w = wanted[r.node()];
-    w.resize(r->shapes().size());
-    w[r.index()] = true;
-  }
+  size_t at = 0;
+  const size_t count = roots.size();
   for (const Node* n : graph.nodes) {
-    // Roots themselves are held by storages: one reference for each wanted output is explained by that.
-    auto it = wanted.find(n);
-    uint32_t explained = inside[n];
-    if (it != wanted.end())
-      explained += static_cast<uint32_t>(std::count(it->second.begin(), it->second.end(), true));
+    const size_t first = at;
+    while (at < count && roots[at].node() == n) ++at;
+    // A root is in the list, and the storage that made it one holds it too.
+    const uint32_t explained = n->uses + 2 * static_cast<uint32_t>(at - first);
     if (n->references() <= explained) continue;
     for (uint32_t i = 0; i < n->shapes().size(); ++i) {
-      if (it != wanted.end() && it->second[i]) continue;
-      roots.emplace_back(const_cast<Node*>(n), i);
+      const bool wanted =
+          std::any_of(roots.begin() + static_cast<int64_t>(first), roots.begin() + static_cast<int64_t>(at),
+                      [&](const Value& r) { return r.index() == i; });
+      if (!wanted) roots.emplace_back(const_cast<Node*>(n), i);
     }
   }
 }
@@ -102,14 +104,20 @@ class Hasher {
   }
 
   void leaf(const Node* p, uint32_t index) {
-    // Outputs of one computed node are leaves of their own, told apart by address and index.
-    auto [it, fresh] = leaf_places_.try_emplace({p, index}, next_);
-    if (fresh) {
-      ++next_;
+    // Outputs of one computed node are leaves of their own: each node has a row of places.
+    if (p->mark != mark_) {
+      p->mark = mark_;
+      p->slot = static_cast<uint32_t>(leaf_places_.size());
+      leaf_places_.resize(leaf_places_.size() + p->shapes().size(), kNone);
+    }
+    uint32_t& place = leaf_places_[p->slot + index];
+    if (place == kNone) {
+      place = next_++;
       graph_.leaves.push_back({p, index});
+      graph_.leaf_uses.push_back(p->uses);
       words_.push_back(hash_shape(1, p->shapes()[index]));
     }
-    words_.push_back(static_cast<uint64_t>(it->second) << 8);
+    words_.push_back(static_cast<uint64_t>(place) << 8);
   }
 
   void flush() {
@@ -117,42 +125,32 @@ class Hasher {
     words_.clear();
   }
 
-  struct LeafHash {
-    size_t operator()(const std::pair<const Node*, uint32_t>& key) const {
-      return mix(reinterpret_cast<uintptr_t>(key.first), key.second);
-    }
-  };
+  static constexpr uint32_t kNone = ~0u;
   Graph& graph_;
   uint64_t mark_;
   uint32_t next_ = 0;
   XXH3_state_t state_;
   std::vector<uint64_t> words_;
-  std::unordered_map<std::pair<const Node*, uint32_t>, uint32_t, LeafHash> leaf_places_;
+  std::vector<uint32_t> leaf_places_;
 };
 
 }  // namespace
 
 Graph collect(std::vector<Value> roots) {
   Graph graph;
+  sort(roots);
   walk(graph, roots);
   add_held(graph, roots);
-  std::sort(roots.begin(), roots.end(), [](const Value& a, const Value& b) {
-    return a->id() != b->id() ? a->id() < b->id() : a.index() < b.index();
-  });
+  sort(roots);
   graph.roots = std::move(roots);
   Hasher(graph).run();
   return graph;
 }
 
 std::vector<int64_t> private_leaves(const Graph& graph) {
-  std::unordered_map<const Node*, uint32_t> inside;
-  for (const Node* n : graph.nodes)
-    for (const auto& o : n->operands())
-      if (o->is_leaf()) ++inside[o.node()];
   std::vector<int64_t> result;
   for (size_t i = 0; i < graph.leaves.size(); ++i)
-    if (graph.leaves[i].node->references() == inside[graph.leaves[i].node])
-      result.push_back(static_cast<int64_t>(i));
+    if (graph.leaves[i].node->references() == graph.leaf_uses[i]) result.push_back(static_cast<int64_t>(i));
   return result;
 }
 

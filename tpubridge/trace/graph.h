@@ -21,6 +21,7 @@ struct Leaf {
 struct Graph {
   std::vector<const Node*> nodes;    // pending operations, operands before users
   std::vector<Leaf> leaves;          // data inputs, in the order of first use
+  std::vector<uint32_t> leaf_uses;   // how many references of the graph each leaf's node has
   std::vector<const Node*> numbers;  // number inputs, in the order of first use
   std::vector<Value> roots;          // the outputs
   std::array<uint64_t, 2> hash{};    // structure: equal graphs give equal programs

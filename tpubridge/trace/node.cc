@@ -41,41 +41,59 @@ uint64_t hash_arg(uint64_t seed, const Arg& arg) {
 
 int64_t pending_nodes(int device) { return pending_of(device).load(std::memory_order_relaxed); }
 
+Spec::Spec(const Op* o, std::vector<Arg> a, std::vector<Shape> s, DType c)
+    : op(o), args(std::move(a)), shapes(std::move(s)), common(c) {
+  hash = mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common));
+  for (const auto& arg : args) hash = hash_arg(hash, arg);
+  for (const auto& shape : shapes) hash = hash_shape(hash, shape);
+}
+
+Node::Node(SpecPtr spec, State state, int device)
+    : device_(device),
+      state_(state),
+      id_(next_id.fetch_add(1, std::memory_order_relaxed)),
+      spec_(std::move(spec)) {}
+
+Node* Node::create(SpecPtr spec, State state, int device, std::span<Value> operands) {
+  static_assert(alignof(Node) >= alignof(Value) && sizeof(Node) % alignof(Value) == 0);
+  void* memory = ::operator new(sizeof(Node) + operands.size() * sizeof(Value));
+  auto* n = new (memory) Node(std::move(spec), state, device);
+  for (auto& o : operands) new (n->operand_array() + n->operand_count_++) Value(std::move(o));
+  return n;
+}
+
+void Node::destroy(Node* n) {
+  std::destroy_n(n->operand_array(), n->operand_count_);
+  n->~Node();
+  ::operator delete(n);
+}
+
+Value Node::make(SpecPtr spec, std::span<Value> operands, int device) {
+  pending_of(device).fetch_add(1, std::memory_order_relaxed);
+  return Value(create(std::move(spec), State::pending, device, operands), 0);
+}
+
 Value Node::make(const Op* op, std::vector<Value> operands, std::vector<Arg> args, std::vector<Shape> shapes,
                  int device, DType common) {
-  auto* n = new Node;
-  n->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
-  n->op_ = op;
-  n->operands_ = std::move(operands);
-  n->args_ = std::move(args);
-  n->shapes_ = std::move(shapes);
-  n->device_ = device;
-  n->common_ = common;
-  uint64_t h = mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common));
-  for (const auto& a : n->args_) h = hash_arg(h, a);
-  for (const auto& s : n->shapes_) h = hash_shape(h, s);
-  n->hash_ = h;
-  pending_of(device).fetch_add(1, std::memory_order_relaxed);
-  return Value(n, 0);
+  return make(std::make_shared<const Spec>(op, std::move(args), std::move(shapes), common), operands, device);
 }
 
 Value Node::leaf(std::shared_ptr<DeviceData> data, Shape shape, int device) {
-  auto* n = new Node;
-  n->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
-  n->hash_ = hash_shape(1, shape);
-  n->shapes_.push_back(std::move(shape));
+  const DType dtype = shape.dtype;
+  auto spec = std::make_shared<const Spec>(nullptr, std::vector<Arg>(), std::vector{std::move(shape)}, dtype);
+  Node* n = create(std::move(spec), State::data, device, {});
   n->data_.push_back(std::move(data));
-  n->device_ = device;
   return Value(n, 0);
 }
 
 Value Node::number(Number number, int device) {
-  auto* n = new Node;
-  n->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
-  n->shapes_.push_back(Shape{number.dtype, {}});
-  n->hash_ = hash_shape(2, n->shapes_[0]);
+  static const auto spec_of = [](DType t) {
+    return std::make_shared<const Spec>(nullptr, std::vector<Arg>(), std::vector{Shape{t, {}}}, t);
+  };
+  static const SpecPtr f32 = spec_of(DType::f32), f64 = spec_of(DType::f64), s64 = spec_of(DType::s64);
+  const SpecPtr& spec = number.dtype == DType::f32 ? f32 : number.dtype == DType::f64 ? f64 : s64;
+  Node* n = create(spec, State::number, device, {});
   n->number_ = number;
-  n->device_ = device;
   return Value(n, 0);
 }
 
@@ -85,10 +103,9 @@ const std::shared_ptr<DeviceData>& Node::data(uint32_t i) const {
 }
 
 void Node::become_leaf() {
-  op_ = nullptr;
-  auto operands = std::move(operands_);
-  operands_.clear();
-  args_.clear();
+  state_ = State::data;
+  const uint32_t n = std::exchange(operand_count_, 0);
+  std::destroy_n(operand_array(), n);
   pending_of(device_).fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -99,21 +116,27 @@ void Node::resolve(std::vector<std::shared_ptr<DeviceData>> data) {
 
 void Node::poison(std::exception_ptr error) {
   error_ = std::move(error);
-  data_.resize(shapes_.size());
+  data_.resize(shapes().size());
   become_leaf();
 }
 
-void Node::drop(Node* node) {
-  std::vector<Node*> dead{node};
-  while (!dead.empty()) {
-    Node* n = dead.back();
-    dead.pop_back();
-    for (auto& operand : n->operands_) {
-      Node* o = operand.release();
-      if (o && o->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(o);
+void Node::drop(Node* n) {
+  std::vector<Node*> more;
+  while (n) {
+    Node* next = nullptr;
+    for (uint32_t i = 0; i < n->operand_count_; ++i) {
+      Node* o = n->operand_array()[i].release();
+      if (!o || o->refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+      if (next) more.push_back(next);
+      next = o;
     }
-    if (n->op_) pending_of(n->device_).fetch_sub(1, std::memory_order_relaxed);
-    delete n;
+    if (n->is_pending()) pending_of(n->device_).fetch_sub(1, std::memory_order_relaxed);
+    destroy(n);
+    if (!next && !more.empty()) {
+      next = more.back();
+      more.pop_back();
+    }
+    n = next;
   }
 }
 

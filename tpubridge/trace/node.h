@@ -1,6 +1,7 @@
 // The traced graph: nodes, the values they give, and the data of those that were computed.
 //
-// A node is immutable but for one change: when its values have been computed it becomes a leaf (it keeps the
+// A node is its operands and a Spec, which says everything else and is shared by calls that are alike. It is
+// immutable but for one change: when its values have been computed it becomes a leaf (it keeps the
 // data and lets its operands go). Reference counts are atomic; everything else is guarded by exec's one
 // mutex. Ids grow with creation, so sorting by id is a topological order.
 #pragma once
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,35 +71,46 @@ struct Ref {
 using Arg = std::variant<std::monostate, bool, int64_t, double, std::string, DType, std::vector<int64_t>,
                          std::vector<double>, Ref, std::vector<Ref>>;
 
+// Everything about a node but its operands. Calls that differ in their operands alone share one.
+struct Spec {
+  Spec(const Op* op, std::vector<Arg> args, std::vector<Shape> shapes, DType common);
+  const Op* op;  // null for data and numbers
+  std::vector<Arg> args;
+  std::vector<Shape> shapes;  // of the outputs
+  DType common = DType::f32;  // the type torch promotes the operands to
+  uint64_t hash = 0;          // of all of these
+};
+using SpecPtr = std::shared_ptr<const Spec>;
+
 // A number that is an input of the program, not part of it.
 struct Number {
-  DType dtype = DType::f32;  // f32, f64, s64, c128 or pred
-  double real = 0, imag = 0;
+  DType dtype = DType::f32;  // f32, f64 or s64
+  double real = 0;
   int64_t integer = 0;
 };
 
 class Node {
  public:
-  // An operation. The shapes are those of its outputs.
+  // An operation; the operands are moved from.
+  [[nodiscard]] static Value make(SpecPtr spec, std::span<Value> operands, int device);
   [[nodiscard]] static Value make(const Op* op, std::vector<Value> operands, std::vector<Arg> args,
                                   std::vector<Shape> shapes, int device, DType common);
   [[nodiscard]] static Value leaf(std::shared_ptr<DeviceData> data, Shape shape, int device);
   [[nodiscard]] static Value number(Number number, int device);
 
-  [[nodiscard]] bool is_leaf() const { return !op_ && !number_; }
-  [[nodiscard]] bool is_number() const { return number_.has_value(); }
-  [[nodiscard]] bool is_pending() const { return op_ != nullptr; }
-  [[nodiscard]] const Op* op() const { return op_; }
-  [[nodiscard]] const std::vector<Value>& operands() const { return operands_; }
-  [[nodiscard]] const std::vector<Arg>& args() const { return args_; }
-  [[nodiscard]] const std::vector<Shape>& shapes() const { return shapes_; }
-  [[nodiscard]] const Number& number() const { return *number_; }
+  [[nodiscard]] bool is_leaf() const { return state_ == State::data; }
+  [[nodiscard]] bool is_number() const { return state_ == State::number; }
+  [[nodiscard]] bool is_pending() const { return state_ == State::pending; }
+  [[nodiscard]] const Op* op() const { return is_pending() ? spec_->op : nullptr; }
+  [[nodiscard]] std::span<const Value> operands() const { return {operand_array(), operand_count_}; }
+  [[nodiscard]] const SpecPtr& spec() const { return spec_; }
+  [[nodiscard]] const std::vector<Arg>& args() const { return spec_->args; }
+  [[nodiscard]] const std::vector<Shape>& shapes() const { return spec_->shapes; }
+  [[nodiscard]] const Number& number() const { return number_; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] uint64_t id() const { return id_; }
-  [[nodiscard]] uint64_t hash() const {
-    return hash_;
-  }  // of the op, its constants and shapes; not of its operands
-  [[nodiscard]] DType common() const { return common_; }  // the type torch promotes the operands to
+  [[nodiscard]] uint64_t hash() const { return spec_->hash; }  // not of its operands
+  [[nodiscard]] DType common() const { return spec_->common; }
   [[nodiscard]] uint32_t references() const { return refs_.load(std::memory_order_relaxed); }
 
   // Data of output i; null where nobody wanted it. Throws the error of the program that should have made it.
@@ -109,23 +122,27 @@ class Node {
 
   // Scratch of the walk that runs at the moment (trace/graph.cc).
   mutable uint64_t mark = 0;
-  mutable uint32_t slot = 0;
+  mutable uint32_t slot = 0, uses = 0;
 
  private:
   friend class Value;
-  Node() = default;
-  static void drop(Node* node);  // iterative: chains of any length
+  enum class State : uint8_t { pending, data, number };
+  Node(SpecPtr spec, State state, int device);
+  static Node* create(SpecPtr spec, State state, int device, std::span<Value> operands);
+  static void destroy(Node* node);
+  static void drop(Node* n);  // iterative: chains of any length
   void become_leaf();
+  // Operands stand behind the node, in the same piece of memory.
+  Value* operand_array() { return reinterpret_cast<Value*>(this + 1); }
+  [[nodiscard]] const Value* operand_array() const { return reinterpret_cast<const Value*>(this + 1); }
 
   std::atomic<uint32_t> refs_{0};
-  int device_ = 0;
-  DType common_ = DType::f32;
-  uint64_t id_ = 0, hash_ = 0;
-  const Op* op_ = nullptr;
-  std::vector<Value> operands_;
-  std::vector<Arg> args_;
-  std::vector<Shape> shapes_;
-  std::optional<Number> number_;
+  uint32_t operand_count_ = 0;
+  int device_;
+  State state_;
+  uint64_t id_;
+  SpecPtr spec_;
+  Number number_;
   std::vector<std::shared_ptr<DeviceData>> data_;
   std::exception_ptr error_;
 };
@@ -138,6 +155,6 @@ inline Value::Value(Node* node, uint32_t index) : node_(node), index_(index) {
 inline void Value::drop() {
   if (node_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Node::drop(node_);
 }
-inline const Shape& Value::shape() const { return node_->shapes_[index_]; }
+inline const Shape& Value::shape() const { return node_->shapes()[index_]; }
 
 }  // namespace tpubridge::trace
