@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "tpubridge/device/fallback.h"
+#include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 

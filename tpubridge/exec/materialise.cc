@@ -10,6 +10,7 @@
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -48,7 +49,7 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
-std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index) {
+std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string text = lower::program(graph, donated);
   const Key key = text_key(text, device_index);
@@ -67,17 +68,19 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index) {
   if (client().platform_name() == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
   auto compiled = std::make_shared<const Compiled>(
       Compiled{client().compile(pjrt::Program{text}, options, signature(graph, donated)), donated});
-  count_execution(true, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  count_execution(true, seconds);
+  note_compile(graph, reason, seconds);
   remember(graph.hash, key, compiled);
   return compiled;
 }
 
-std::vector<pjrt::Buffer> run(const Graph& graph, int device_index) {
+std::vector<pjrt::Buffer> run(const Graph& graph, int device_index, std::string_view reason) {
   auto compiled = find_structure(graph.hash);
   if (compiled)
     count_execution(false, 0);
   else
-    compiled = compile(graph, device_index);
+    compiled = compile(graph, device_index, reason);
 
   std::vector<pjrt::Buffer> packs;
   for (const auto& pack : lower::number_packs(graph))
@@ -124,7 +127,7 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   count_materialisation(reason);
   const Graph graph = trace::collect(std::move(roots));
   try {
-    resolve(graph, run(graph, device_index));
+    resolve(graph, run(graph, device_index, reason));
   } catch (const Forbidden&) {
     throw;
   } catch (...) {

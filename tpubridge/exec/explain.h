@@ -1,0 +1,33 @@
+// Why programs were compiled: each is compared with the nearest one before it, and the difference put in
+// words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tpubridge/trace/graph.h"
+
+namespace tpubridge {
+
+struct Recompile {
+  int64_t number = 0;  // 1 for the first program of the process
+  std::string reason;  // why the trace was computed: "sync", "item", …
+  size_t ops = 0;
+  double seconds = 0;
+  std::vector<std::string> differences;  // from the nearest earlier program; empty for a first of its kind
+};
+
+// The latest compiles, oldest first (the last 256 are kept).
+[[nodiscard]] std::vector<Recompile> recompiles();
+// The same in words, a paragraph for each.
+[[nodiscard]] std::string explain();
+
+namespace exec {
+
+// Under exec's mutex. Takes what it needs of the graph before the graph runs.
+void note_compile(const trace::Graph& graph, std::string_view reason, double seconds);
+
+}  // namespace exec
+}  // namespace tpubridge
