@@ -71,7 +71,8 @@ TEST(Explain, NamesResultsThatAreHeld) {
 }
 
 TEST(Explain, AProgramLikeNoOther) {
-  const auto note = compiled_by([] { return torch::trunc(torch::reciprocal(torch::frac(input({19}) + 0.25))); });
+  const auto note =
+      compiled_by([] { return torch::trunc(torch::reciprocal(torch::frac(input({19}) + 0.25))); });
   EXPECT_THAT(note.differences, IsEmpty());
 }
 

@@ -40,6 +40,8 @@ constexpr std::array kTable = {
              Stability::stable},
     Variable{"TPUBRIDGE_LOG", Type::choice, "warn", "trace|debug|info|warn|error|off",
              "least severe log record that is written", Stability::stable},
+    Variable{"TPUBRIDGE_MEMORY_LIMIT", Type::integer, "0", "0..1000000000000000",
+             "bytes that the tensors of each device may hold; 0: as many as the device has", Stability::stable},
     Variable{"TPUBRIDGE_PLUGIN", Type::text, "", "", "path or name of the PJRT plugin to use",
              Stability::stable},
     Variable{"TPUBRIDGE_TEST_PLUGIN", Type::text, "", "",

@@ -22,6 +22,16 @@ std::string_view to_string(Code code) {
 
 Error::Error(std::string message, Details details, std::string hint, Code code)
     : message_(std::move(message)), hint_(std::move(hint)), details_(std::move(details)), code_(code) {
+  compose();
+}
+
+void Error::add(Details more) {
+  details_.insert(details_.begin(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
+  compose();
+}
+
+void Error::compose() {
   what_ = message_;
   for (size_t i = 0; i < details_.size(); ++i)
     what_ += (i == 0 ? " (" : ", ") + details_[i].first + "=" + details_[i].second;

@@ -49,14 +49,16 @@ class Error : public std::exception {
   }  // what to do next, empty where nothing helps
   [[nodiscard]] Code code() const { return code_; }
   [[nodiscard]] std::string detail(std::string_view key) const;  // empty where absent
-  [[nodiscard]] std::string type_name() const;                   // the class, without namespace
-  [[nodiscard]] std::string repr() const;                        // Class('message', details={…})
-  [[nodiscard]] std::string to_json() const;                     // {error_type, message, details, hint, code}
+  void add(Details more);  // facts that somebody further out knows; put before the others
+  [[nodiscard]] std::string type_name() const;  // the class, without namespace
+  [[nodiscard]] std::string repr() const;       // Class('message', details={…})
+  [[nodiscard]] std::string to_json() const;    // {error_type, message, details, hint, code}
 
  protected:
   Error() = default;  // virtual base: the most derived class sets the text
 
  private:
+  void compose();
   std::string message_, hint_, what_;
   Details details_;
   Code code_ = Code::ok;
@@ -91,6 +93,7 @@ TPUBRIDGE_ERROR(XLACompilationError, public virtual CompilationError, public vir
 TPUBRIDGE_ERROR(XLACompilationTimeoutError, public virtual XLACompilationError);
 TPUBRIDGE_ERROR(TPUMemoryError, public virtual OutOfMemoryError, public virtual TPUBackendError);
 TPUBRIDGE_ERROR(TPUOutOfMemoryError, public virtual TPUMemoryError);
+TPUBRIDGE_ERROR(TPUMemoryLimitError, public virtual TPUOutOfMemoryError);  // our own limit, before allocating
 TPUBRIDGE_ERROR(TPUDeviceError, public virtual DeviceError, public virtual TPUBackendError);
 TPUBRIDGE_ERROR(TPUNotAvailableError, public virtual DeviceNotAvailableError, public virtual TPUBackendError);
 TPUBRIDGE_ERROR(TPUConfigurationError, public virtual ConfigurationError, public virtual TPUBackendError);

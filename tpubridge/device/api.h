@@ -5,6 +5,7 @@
 
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/exec/explain.h"
+#include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 

@@ -1,9 +1,11 @@
 // The boxed kernel: the call is read, its plan found or made, a node recorded, and tensors made for its
 // results.
+#include "tpubridge/base/errors.h"
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/place.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -42,6 +44,22 @@ void add_random(CallKey& key, int64_t elements, int device) {
   for (uint64_t word : {d.seed, d.offset})
     key.operands.push_back(
         trace::Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(word)}, device));
+}
+
+// In eager mode the op runs now, and what goes wrong is its own fault: the error says so.
+void finish(const c10::OperatorHandle& op, Value value) {
+  const int device = value->device();
+  if (!exec::eager()) {
+    value = Value();
+    return exec::after_op(device);
+  }
+  try {
+    exec::after_op(device);
+    for (uint32_t i = 0; i < value->shapes().size(); ++i) exec::buffer_of(*value.node(), i).wait();
+  } catch (Error& e) {
+    e.add({{"op", c10::toString(op.operator_name())}, {"called from", user_place()}});
+    throw;
+  }
 }
 
 }  // namespace
@@ -91,8 +109,7 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
     torch::jit::drop(*stack, n);
     for (auto& t : results) stack->emplace_back(std::move(t));
   }
-  value = Value();
-  exec::after_op(device->index());
+  finish(op, std::move(value));
 }
 
 TracedOp::TracedOp(OpInfo info) : info_(std::move(info)), plans_(std::make_unique<Plans>()) {}

@@ -16,6 +16,7 @@ namespace tpubridge::exec {
 struct Compiled {
   pjrt::LoadedExecutable program;
   std::vector<int64_t> donated;  // arguments that the program may take over
+  int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
 };
 using Key = std::array<uint64_t, 2>;
 

@@ -11,6 +11,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/explain.h"
+#include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -49,6 +50,17 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
+int64_t extra_bytes(const pjrt::LoadedExecutable& program) {
+  try {
+    const auto m = program.info().memory();
+    return m.outputs - m.aliased + m.temporaries;
+  } catch (const UnsupportedError&) {  // the plugin keeps no such account: at least the results
+    int64_t bytes = 0;
+    for (const auto& s : program.signature()->results) bytes += s.bytes();
+    return bytes;
+  }
+}
+
 std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string text = lower::program(graph, donated);
@@ -66,8 +78,9 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   options.devices = {device(device_index).id()};
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (client().platform_name() == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  auto compiled = std::make_shared<const Compiled>(
-      Compiled{client().compile(pjrt::Program{text}, options, signature(graph, donated)), donated});
+  auto program = client().compile(pjrt::Program{text}, options, signature(graph, donated));
+  const int64_t needs = extra_bytes(program);
+  auto compiled = std::make_shared<const Compiled>(Compiled{std::move(program), donated, needs});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   count_execution(true, seconds);
   note_compile(graph, reason, seconds);
@@ -81,6 +94,8 @@ std::vector<pjrt::Buffer> run(const Graph& graph, int device_index, std::string_
     count_execution(false, 0);
   else
     compiled = compile(graph, device_index, reason);
+
+  check_memory(device_index, compiled->needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
   for (const auto& pack : lower::number_packs(graph))
@@ -111,7 +126,7 @@ void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
     trace::Node* n = graph.roots[i].node();
     data.assign(n->shapes().size(), nullptr);
     for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i)
-      data[graph.roots[i].index()] = std::make_shared<BufferData>(std::move(outputs[i]));
+      data[graph.roots[i].index()] = std::make_shared<BufferData>(std::move(outputs[i]), n->device());
     n->resolve(std::move(data));
   }
 }
@@ -130,6 +145,8 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
     resolve(graph, run(graph, device_index, reason));
   } catch (const Forbidden&) {
     throw;
+  } catch (const TPUMemoryLimitError&) {
+    throw;  // nothing was given away yet: it can be tried again when memory is free
   } catch (...) {
     for (const auto& r : graph.roots)
       if (r->is_pending()) r->poison(std::current_exception());

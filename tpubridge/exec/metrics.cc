@@ -8,12 +8,14 @@
 #include <mutex>
 #include <vector>
 
+#include "tpubridge/exec/ledger.h"
+
 namespace tpubridge {
 namespace {
 
 struct Counters {
   std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0};
-  std::atomic<int64_t> to_device{0}, to_host{0}, live{0}, peak{0};
+  std::atomic<int64_t> to_device{0}, to_host{0};
   std::mutex mutex;  // guards what follows
   std::map<std::string, int64_t, std::less<>> reasons, fallback_ops, synchronising;
   double compile_seconds = 0, fallback_seconds = 0;
@@ -57,8 +59,9 @@ Metrics metrics() {
   m.cache_entries = c.entries;
   m.host_to_device_bytes = c.to_device;
   m.device_to_host_bytes = c.to_host;
-  m.live_device_bytes = c.live;
-  m.peak_device_bytes = c.peak;
+  const DeviceMemory memory = all_device_memory();
+  m.live_device_bytes = memory.live;
+  m.peak_device_bytes = memory.peak;
   std::lock_guard lock(c.mutex);
   m.materialisations = {c.reasons.begin(), c.reasons.end()};
   m.fallbacks = {c.fallback_ops.begin(), c.fallback_ops.end()};
@@ -133,14 +136,6 @@ void count_synchronising(const std::string& op) {
 
 void count_to_device(int64_t bytes) { counters().to_device += bytes; }
 void count_to_host(int64_t bytes) { counters().to_host += bytes; }
-
-void count_device_bytes(int64_t change) {
-  auto& c = counters();
-  const int64_t live = c.live.fetch_add(change) + change;
-  int64_t peak = c.peak.load();
-  while (live > peak && !c.peak.compare_exchange_weak(peak, live)) {
-  }
-}
 
 int64_t compile_count() { return counters().compiles; }
 int64_t fallback_count() { return counters().fallbacks; }

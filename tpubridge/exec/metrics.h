@@ -39,7 +39,6 @@ void count_fallback(const std::string& op, double seconds);
 void count_synchronising(const std::string& op);
 void count_to_device(int64_t bytes);
 void count_to_host(int64_t bytes);
-void count_device_bytes(int64_t change);
 
 [[nodiscard]] int64_t compile_count();  // without a copy of the whole record
 [[nodiscard]] int64_t fallback_count();

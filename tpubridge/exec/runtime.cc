@@ -2,8 +2,10 @@
 #include "tpubridge/exec/runtime.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/pjrt/discovery.h"
 
@@ -14,8 +16,26 @@ std::recursive_mutex& mutex() {
   return *m;
 }
 
+namespace {
+
+// A child of fork() has none of the plugin's threads: every use of the device would hang.
+pid_t opened_by = 0;
+void check_process() {
+  if (opened_by == 0 || opened_by == getpid()) return;
+  throw TPUDeviceError("the device was opened before this process was forked, and cannot be used in it",
+                       {{"opened by", std::to_string(opened_by)}, {"this process", std::to_string(getpid())}},
+                       "Fork before the first use of the device, or start a new program (exec).");
+}
+
+}  // namespace
+
 pjrt::Client& client() {
-  static const auto* opened = new std::shared_ptr<pjrt::Client>(pjrt::open());
+  static const auto* opened = [] {
+    auto* c = new std::shared_ptr<pjrt::Client>(pjrt::open());
+    opened_by = getpid();
+    return c;
+  }();
+  check_process();
   return **opened;
 }
 
@@ -30,12 +50,14 @@ const pjrt::Device& device(int index) {
   return *all[static_cast<size_t>(index)];
 }
 
-BufferData::BufferData(pjrt::Buffer b) : buffer(std::move(b)), bytes(buffer.shape().bytes()) {
-  count_device_bytes(bytes);
+BufferData::BufferData(pjrt::Buffer b, int d)
+    : buffer(std::move(b)), bytes(buffer.shape().bytes()), device(d) {
+  count_device_bytes(device, bytes);
 }
-BufferData::~BufferData() { count_device_bytes(-bytes); }
+BufferData::~BufferData() { count_device_bytes(device, -bytes); }
 
 const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
+  check_process();
   const auto& data = leaf.data(index);
   if (!data)
     throw ProgramError("a value was asked for that its program did not compute",
@@ -44,9 +66,10 @@ const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
 }
 
 trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides, int index) {
+  check_memory(index, shape.bytes(), "copying " + shape.str() + " to the device");
   auto buffer = client().to_device(pjrt::HostArray{data, shape, std::move(byte_strides)}, device(index));
   count_to_device(shape.bytes());
-  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer)), shape, index);
+  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), index), shape, index);
 }
 
 void to_host(const trace::Value& value, void* to, size_t bytes) {
@@ -55,8 +78,9 @@ void to_host(const trace::Value& value, void* to, size_t bytes) {
 }
 
 trace::Value copy_to(const trace::Value& value, int index) {
+  check_memory(index, value.shape().bytes(), "copying " + value.shape().str() + " between devices");
   auto buffer = buffer_of(*value.node(), value.index()).copy_to(device(index));
-  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer)), value.shape(), index);
+  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), index), value.shape(), index);
 }
 
 }  // namespace tpubridge::exec

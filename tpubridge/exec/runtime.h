@@ -23,10 +23,11 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 // A buffer as the trace holds it. Counted in the live bytes of metrics().
 struct BufferData : trace::DeviceData {
-  explicit BufferData(pjrt::Buffer buffer);
+  BufferData(pjrt::Buffer buffer, int device);
   ~BufferData() override;
   pjrt::Buffer buffer;
   int64_t bytes;
+  int device;
 };
 
 // Host memory to the device; `byte_strides` empty: dense. The memory may be reused when this returns.

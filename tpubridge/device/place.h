@@ -1,0 +1,12 @@
+// Where in the user's program we are called from, for the errors of eager mode.
+#pragma once
+
+#include <string>
+
+namespace tpubridge::device {
+
+// "train_step(Model&) in ./train+0x3f2c": the innermost caller that is neither libtorch nor this library. The
+// offset is for addr2line -e.
+[[nodiscard]] std::string user_place();
+
+}  // namespace tpubridge::device
