@@ -76,6 +76,16 @@ TEST(Fallback, GivesTheResultsOfTheCpu) {
   EXPECT_GT(metrics().fallback_count(), 10);
 }
 
+TEST(Fallback, EachOpHasItsOwnAccount) {
+  FallbackScope quiet(Fallback::allow);
+  auto account = [] { return metrics().fallbacks["aten::histc"]; };
+  const auto before = account();
+  for (int i = 0; i < 3; ++i) (void)torch::histc(torch::rand({8}, tpu()), 4);
+  EXPECT_EQ(account().calls, before.calls + 3);
+  EXPECT_GT(account().seconds, before.seconds);
+  EXPECT_NE(report().find("aten::histc"), std::string::npos);
+}
+
 TEST(Fallback, WritesInPlaceAndOut) {
   FallbackScope quiet(Fallback::allow);
   auto host = torch::arange(12, torch::kFloat).view({3, 4}).clone(), there = host.to(tpu());

@@ -17,8 +17,9 @@ struct Counters {
   std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0};
   std::atomic<int64_t> to_device{0}, to_host{0};
   std::mutex mutex;  // guards what follows
-  std::map<std::string, int64_t, std::less<>> reasons, fallback_ops, synchronising;
-  double compile_seconds = 0, fallback_seconds = 0;
+  std::map<std::string, int64_t, std::less<>> reasons, synchronising;
+  std::map<std::string, Metrics::Fallen> fallback_ops;
+  double compile_seconds = 0;
 };
 
 // Never destroyed: buffers may be freed by other static objects at exit.
@@ -42,11 +43,31 @@ std::string listed(const std::map<std::string, int64_t>& counts) {
   return text.empty() ? "none" : text;
 }
 
+// The dearest first.
+std::string listed(const std::map<std::string, Metrics::Fallen>& fallen) {
+  std::vector<std::pair<double, std::string>> rows;
+  for (const auto& [name, f] : fallen)
+    rows.emplace_back(-f.seconds, fmt::format("{} {} ({:.1f} ms)", name, f.calls, f.seconds * 1e3));
+  std::sort(rows.begin(), rows.end());
+  std::string text;
+  for (const auto& row : rows) text += (text.empty() ? "" : ", ") + row.second;
+  return text.empty() ? "none" : text;
+}
+
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
 }  // namespace
 
-int64_t Metrics::fallback_count() const { return total(fallbacks); }
+int64_t Metrics::fallback_count() const {
+  int64_t calls = 0;
+  for (const auto& [name, f] : fallbacks) calls += f.calls;
+  return calls;
+}
+double Metrics::fallback_seconds() const {
+  double seconds = 0;
+  for (const auto& [name, f] : fallbacks) seconds += f.seconds;
+  return seconds;
+}
 int64_t Metrics::materialisation_count() const { return total(materialisations); }
 
 Metrics metrics() {
@@ -64,10 +85,9 @@ Metrics metrics() {
   m.peak_device_bytes = memory.peak;
   std::lock_guard lock(c.mutex);
   m.materialisations = {c.reasons.begin(), c.reasons.end()};
-  m.fallbacks = {c.fallback_ops.begin(), c.fallback_ops.end()};
+  m.fallbacks = c.fallback_ops;
   m.synchronising = {c.synchronising.begin(), c.synchronising.end()};
   m.compile_seconds = c.compile_seconds;
-  m.fallback_seconds = c.fallback_seconds;
   return m;
 }
 
@@ -78,14 +98,14 @@ std::string report() {
       "materialisations  {} ({})\n"
       "programs run      {} ({} without compiling, {} held)\n"
       "compiles          {} ({:.2f} s)\n"
-      "CPU fallbacks     {} ({}; {:.3f} s)\n"
+      "CPU fallbacks     {} ({})\n"
       "data-dependent    {}\n"
       "host to device    {:.1f} MiB\n"
       "device to host    {:.1f} MiB\n"
       "device memory     {:.1f} MiB live, {:.1f} MiB peak\n",
       m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
       m.cache_entries, m.compiles, m.compile_seconds, m.fallback_count(), listed(m.fallbacks),
-      m.fallback_seconds, listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
+      listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
       mib(m.live_device_bytes), mib(m.peak_device_bytes));
 }
 
@@ -125,8 +145,9 @@ void count_fallback(const std::string& op, double seconds) {
   auto& c = counters();
   ++c.fallbacks;
   std::lock_guard lock(c.mutex);
-  bump(c.fallback_ops, op);
-  c.fallback_seconds += seconds;
+  auto& f = c.fallback_ops[op];
+  ++f.calls;
+  f.seconds += seconds;
 }
 
 void count_synchronising(const std::string& op) {

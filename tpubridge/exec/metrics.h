@@ -14,15 +14,19 @@ struct Metrics {
   int64_t executions = 0;
   int64_t compiles = 0;
   double compile_seconds = 0;
-  int64_t cache_hits = 0;                    // programs that ran without compiling
-  int64_t cache_entries = 0;                 // programs held at the moment
-  std::map<std::string, int64_t> fallbacks;  // ops that ran on the CPU, by name
-  double fallback_seconds = 0;
+  int64_t cache_hits = 0;     // programs that ran without compiling
+  int64_t cache_entries = 0;  // programs held at the moment
+  struct Fallen {
+    int64_t calls = 0;
+    double seconds = 0;  // with the copies there and back, and the wait for what was pending
+  };
+  std::map<std::string, Fallen> fallbacks;       // ops that ran on the CPU, by name
   std::map<std::string, int64_t> synchronising;  // ops whose result shape depends on data, by name
   int64_t host_to_device_bytes = 0, device_to_host_bytes = 0;
   int64_t live_device_bytes = 0, peak_device_bytes = 0;
 
   [[nodiscard]] int64_t fallback_count() const;
+  [[nodiscard]] double fallback_seconds() const;
   [[nodiscard]] int64_t materialisation_count() const;
 };
 
