@@ -8,8 +8,9 @@ install(TARGETS tpubridge_core EXPORT tpubridge-targets LIBRARY DESTINATION ${CM
 install(EXPORT tpubridge-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
 # What includes the C API or holds another part's inside is not public.
 install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
-  PATTERN "pjrt/api.h" EXCLUDE PATTERN "pjrt/client_core.h" EXCLUDE PATTERN "pjrt/key_value.h" EXCLUDE
-  PATTERN "pjrt/load_check.h" EXCLUDE PATTERN "pjrt/hlo_signature.h" EXCLUDE
+  PATTERN "capi/call.h" EXCLUDE PATTERN "capi/client_options.h" EXCLUDE PATTERN "capi/convert.h" EXCLUDE
+  PATTERN "plugin/host_cpu.h" EXCLUDE PATTERN "plugin/library.h" EXCLUDE PATTERN "plugin/load_check.h" EXCLUDE
+  PATTERN "pjrt/client_core.h" EXCLUDE
   PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/locate.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
 install(TARGETS tpubridge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

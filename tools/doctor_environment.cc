@@ -7,7 +7,7 @@
 
 #include "tools/doctor.h"
 #include "tpubridge/base/env.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
 namespace {

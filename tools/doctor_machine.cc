@@ -16,7 +16,7 @@
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
 namespace {

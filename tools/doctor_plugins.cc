@@ -10,7 +10,8 @@
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/subprocess.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/pjrt/plugin.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
 namespace {

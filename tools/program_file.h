@@ -7,7 +7,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
-#include "tpubridge/pjrt/compile_options.h"
+#include "tpubridge/capi/compile_options.h"
 
 namespace tpubridge::tools {
 

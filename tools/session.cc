@@ -7,6 +7,7 @@
 #include "tools/output.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
 

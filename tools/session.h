@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::tools {
 

@@ -1,6 +1,7 @@
 // Clients: what they say of themselves and of their devices.
 #include "client_make.h"
 #include "entry.h"
+#include "event.h"
 #include "objects.h"
 #include "state.h"
 #include "under.h"
@@ -32,6 +33,7 @@ void create(PJRT_Client_Create_Args& a) {
 
 void destroy(PJRT_Client_Destroy_Args& a) {
   if (!a.client) return;
+  if (callbacks_here > 0) registry::misuse("the client is destroyed in a callback, on a thread of its own");
   const auto client = take<Client>(a.client);
   for (const auto& device : client->devices) {
     take<Device>(device->handle);

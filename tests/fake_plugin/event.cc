@@ -6,6 +6,16 @@
 
 namespace fake {
 
+thread_local int callbacks_here = 0;
+
+namespace {
+void call_back(PJRT_Event_OnReadyCallback function, const std::optional<Failure>& error, void* arg) {
+  ++callbacks_here;
+  function(error ? make_error(*error) : nullptr, arg);
+  --callbacks_here;
+}
+}  // namespace
+
 void Event::set(std::optional<Failure> error) {
   std::vector<Callback> callbacks;
   {
@@ -15,7 +25,7 @@ void Event::set(std::optional<Failure> error) {
     callbacks.swap(waiting_);
   }
   changed_.notify_all();
-  for (const Callback& c : callbacks) c.function(error_ ? make_error(*error_) : nullptr, c.arg);
+  for (const Callback& c : callbacks) call_back(c.function, error_, c.arg);
 }
 
 bool Event::ready() {
@@ -37,7 +47,7 @@ void Event::when_ready(PJRT_Event_OnReadyCallback callback, void* arg) {
       return;
     }
   }
-  callback(error_ ? make_error(*error_) : nullptr, arg);
+  call_back(callback, error_, arg);
 }
 
 PJRT_Event* follow(PJRT_Event* below, const Fate& fate) {

@@ -22,6 +22,10 @@ struct Fate {
   }
 };
 
+// How deep this thread is in callbacks of the caller. Destroying the client there is misuse: a real one would
+// wait for its own thread.
+extern thread_local int callbacks_here;
+
 class Event : public Object {
  public:
   using Handle = PJRT_Event;

@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "tpubridge/pjrt/host_cpu.h"
+#include "tpubridge/plugin/host_cpu.h"
 
 namespace fake {
 namespace {

@@ -157,6 +157,32 @@ TEST_F(Execute, CompletionEventCallsBack) {
   EXPECT_TRUE(done[0].ready());
 }
 
+// Nobody but the callback knows the client when the run ends on one of the plugin's threads.
+TEST_F(Execute, AClientThatACallbackLetsGo) {
+  struct NoStore : KeyValueStore {
+    std::string get(const std::string&, std::chrono::milliseconds) override { return {}; }
+    std::optional<std::string> try_get(const std::string&) override { return std::nullopt; }
+    void put(const std::string&, const std::string&) override {}
+  };
+  auto store = std::make_shared<NoStore>();
+  const std::weak_ptr<NoStore> alive = store;  // held until the client is destroyed
+  {
+    const auto client = Client::create(Plugin::load(CPU_PLUGIN), {}, std::move(store));
+    const auto program = client->compile({R"(func.func @main(%a: tensor<600x600xf32>) -> tensor<600x600xf32> {
+  %0 = stablehlo.dot %a, %a : (tensor<600x600xf32>, tensor<600x600xf32>) -> tensor<600x600xf32>
+  %1 = stablehlo.dot %0, %0 : (tensor<600x600xf32>, tensor<600x600xf32>) -> tensor<600x600xf32>
+  return %1 : tensor<600x600xf32> })"});
+    const Buffer a = client->to_device(std::vector<float>(600 * 600), {DType::f32, {600, 600}},
+                                       *client->addressable_devices()[0]);
+    const Buffer* args[] = {&a};
+    auto out = std::make_shared<std::vector<Buffer>>(program.execute(args));
+    (*out)[0].ready().on_ready([out](const std::exception_ptr& error) { EXPECT_EQ(error, nullptr); });
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!alive.expired() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(alive.expired());
+}
+
 TEST_F(Execute, RunsOnAChosenDevice) {
   const auto program = cpu()->compile({kAdd}, {.devices = {2}});
   ASSERT_EQ(program.devices().size(), 1u);

@@ -164,6 +164,33 @@ TEST_F(Failures, ALostDevice) {
   expect_all_well();
 }
 
+TEST_F(Failures, ALostDeviceThatAnswersInternal) {
+  fake().configure("fail=device_lost:device=0:code=INTERNAL");
+  const auto e = caught<TPUDeviceError>([&] { (void)run(); });
+  EXPECT_EQ(e.code(), Code::internal);
+  EXPECT_THAT(e.hint(), HasSubstr("new client"));
+  start("fail=none");
+}
+
+// The fake calls it misuse when the client is destroyed on the thread that calls back.
+TEST_F(Failures, TheLastToKnowTheClientMayBeACallback) {
+  fake().configure("fail=execute_hang");
+  std::atomic<bool> called{false};
+  auto out = std::make_shared<std::vector<Buffer>>(run());
+  (*out)[0].ready().on_ready([&called, out](const std::exception_ptr&) { called = true; });
+  out.reset();
+  in_.reset();
+  twice_.reset();
+  client_.reset();
+  EXPECT_EQ(fake().count("live.client"), 1);
+  fake().configure("release");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (fake().count("live.topology") > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  EXPECT_EQ(fake().count("live.client"), 0);
+  EXPECT_TRUE(called);
+}
+
 TEST_F(Failures, AHangCanBeSeenAndLeft) {
   fake().configure("fail=execute_hang");
   auto out = run();

@@ -13,6 +13,7 @@
 namespace tpubridge::pjrt {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Uses everything that pjrt/ has. Throws what goes wrong.
@@ -78,7 +79,7 @@ TEST(Versions, WhatAnOlderPluginDoesNotTellIsZero) {
   }
 }
 
-TEST(Versions, AnotherMajorAndNoTableAreRefused) {
+TEST(Versions, WhatWeCannotSpeakIsRefused) {
   const auto refused = [](const std::string& settings) -> std::string {
     const FakePlugin fake(settings);
     try {
@@ -90,6 +91,8 @@ TEST(Versions, AnotherMajorAndNoTableAreRefused) {
     return "loaded";
   };
   EXPECT_THAT(refused("major=1,minor=2"), HasSubstr("1.2"));
+  EXPECT_THAT(refused("minor=56"), AllOf(HasSubstr("0.56"), HasSubstr("0.57 or newer is needed")));
+  EXPECT_THAT(refused("minor=0"), HasSubstr("0.57 or newer is needed"));
   EXPECT_THAT(refused("api=null"), HasSubstr("nothing"));
   EXPECT_THAT(refused("missing=PJRT_Error_Message"), HasSubstr("error functions"));
   EXPECT_THAT(refused("fail=initialize_error"), HasSubstr("does not initialise, on demand"));

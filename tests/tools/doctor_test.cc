@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "tests/tools/command.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools_test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "tpubridge/aot/aot.h"
 #include "tpubridge/base/env.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::aot {
 namespace {

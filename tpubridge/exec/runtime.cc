@@ -7,7 +7,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
 

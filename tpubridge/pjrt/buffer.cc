@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "tpubridge/pjrt/client_core.h"
 
 namespace tpubridge::pjrt {
@@ -44,7 +46,7 @@ Event Buffer::to_host_async(void* to, size_t bytes) const {
                                     shape_->bytes(), bytes));
   // Without a layout the copy would keep the device's own order of dimensions.
   std::vector<int64_t> order(shape_->dims.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+  std::iota(order.rbegin(), order.rend(), 0);
   PJRT_Buffer_MemoryLayout layout{};
   layout.struct_size = sizeof layout;
   layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
@@ -80,16 +82,13 @@ void Buffer::wait() const {
 
 Buffer Buffer::copy_to(const Device& device) const {
   require_alive("copy");
-  const Device* target = core_->find(device.raw());
-  if (!target || !target->addressable())
-    throw ArgumentError(
-        fmt::format("cannot copy to device {}: it is not a device of this process", device.id()));
-  if (target == device_ && !device_->memories().empty()) return copy_to(*device_->memories().front());
+  const Device& target = core_->require_local(device);
+  if (&target == device_ && !device_->memories().empty()) return copy_to(*device_->memories().front());
   PJRT_Buffer_CopyToDevice_Args args{};
   args.buffer = raw_.get();
   args.dst_device = device.raw();
   call(core_->api, &PJRT_Api::PJRT_Buffer_CopyToDevice, args);
-  return {core_, args.dst_buffer, shape_, target};
+  return {core_, args.dst_buffer, shape_, &target};
 }
 
 Buffer Buffer::copy_to(const Memory& memory) const {

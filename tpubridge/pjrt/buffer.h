@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,8 +40,7 @@ class Buffer {
     return out;
   }
 
-  [[nodiscard]] Event ready()
-      const;  // when the value is there; carries the error of the program that made it
+  [[nodiscard]] Event ready() const;  // the value is there, or the program that makes it failed
   void wait() const;
 
   [[nodiscard]] Buffer copy_to(const Device& device) const;

@@ -2,54 +2,17 @@
 
 #include <fmt/format.h>
 
-#include "tpubridge/base/log.h"
+#include "tpubridge/capi/client_options.h"
+#include "tpubridge/capi/convert.h"
 #include "tpubridge/pjrt/client_core.h"
-#include "tpubridge/pjrt/key_value.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::pjrt {
-namespace {
-
-// Options whose type a plugin checks by aborting: index into the variant Value.
-constexpr std::pair<std::string_view, size_t> kOptionTypes[] = {{"cpu_device_count", 1},
-                                                                {"node_id", 1},
-                                                                {"num_nodes", 1},
-                                                                {"visible_devices", 2},
-                                                                {"memory_fraction", 3},
-                                                                {"preallocate", 4},
-                                                                {"allocator", 0},
-                                                                {"platform_name", 0},
-                                                                {"max_inflight_computations", 1},
-                                                                {"collective_memory_size", 1}};
-constexpr std::string_view kTypeNames[] = {"text", "a whole number", "a list of whole numbers", "a float",
-                                           "true or false"};
-
-void check_options(const Values& options) {
-  for (const auto& [name, type] : kOptionTypes) {
-    const auto found = options.find(std::string(name));
-    if (found == options.end()) continue;
-    if (found->second.index() != type)
-      throw ArgumentError(fmt::format("the client option '{}' takes {}, not {}", name, kTypeNames[type],
-                                      kTypeNames[found->second.index()]));
-    if (name == "cpu_device_count" &&
-        (std::get<int64_t>(found->second) < 1 || std::get<int64_t>(found->second) > 1024))
-      throw ArgumentError(
-          fmt::format("cpu_device_count is 1 to 1024, not {}", std::get<int64_t>(found->second)));
-  }
-}
-
-}  // namespace
-
-const Device* ClientCore::find(const PJRT_Device* raw) const {
-  for (const auto& d : devices)
-    if (d.raw() == raw) return &d;
-  return nullptr;
-}
-
 std::shared_ptr<Client> Client::create(std::shared_ptr<Plugin> plugin, const Values& options,
                                        std::shared_ptr<KeyValueStore> store) {
-  check_options(options);
-  auto core = std::make_shared<ClientCore>(std::move(plugin), std::move(store));
-  const auto named = to_named(options);
+  check_client_options(options);
+  auto core = ClientCore::make(std::move(plugin), std::move(store));
+  const auto named = to_pjrt(options);
   PJRT_Client_Create_Args args{};
   args.create_options = named.data();
   args.num_options = named.size();
@@ -163,9 +126,7 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
   if (!array.byte_strides.empty() && array.byte_strides.size() != dims.size())
     throw ArgumentError(fmt::format("{} has {} dimensions but {} strides", array.shape.str(), dims.size(),
                                     array.byte_strides.size()));
-  const Device* target = core_->find(device.raw());
-  if (!target || !target->addressable())
-    throw ArgumentError(fmt::format("device {} is not a device of this client and process", device.id()));
+  const Device& target = core_->require_local(device);
   PJRT_Client_BufferFromHostBuffer_Args args{};
   args.client = core_->client.get();
   args.data = array.data;
@@ -179,10 +140,18 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
   args.memory = memory ? memory->raw : nullptr;
   call(core_->api, &PJRT_Api::PJRT_Client_BufferFromHostBuffer, args);
   const Event done(core_, args.done_with_host_buffer);
-  Buffer out(core_, args.buffer, intern(array.shape), target);
+  Buffer out(core_, args.buffer, intern(array.shape), &target);
   if (semantics == HostSemantics::copy) return out;
   done.on_ready([keep = std::move(keep)](std::exception_ptr) {});  // an error shows when the buffer is used
   return out;
+}
+
+std::shared_ptr<Client> open(const std::string& wanted, Values options,
+                             std::shared_ptr<KeyValueStore> store) {
+  const Candidate chosen = choose(wanted);
+  if (chosen.source == kEmbedded && !options.contains("cpu_device_count"))
+    options["cpu_device_count"] = cpu_device_count();
+  return Client::create(Plugin::load(chosen.path), options, std::move(store));
 }
 
 }  // namespace tpubridge::pjrt

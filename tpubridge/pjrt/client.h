@@ -1,8 +1,6 @@
 // A client: one plugin's devices, opened for this process.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,24 +9,15 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
+#include "tpubridge/capi/compile_options.h"
+#include "tpubridge/capi/key_value.h"
+#include "tpubridge/capi/value.h"
 #include "tpubridge/pjrt/buffer.h"
-#include "tpubridge/pjrt/compile_options.h"
 #include "tpubridge/pjrt/device.h"
 #include "tpubridge/pjrt/executable.h"
 #include "tpubridge/pjrt/plugin.h"
-#include "tpubridge/pjrt/value.h"
 
 namespace tpubridge::pjrt {
-
-// How many processes find each other: the plugin asks, we answer. Called from the plugin's threads.
-class KeyValueStore {
- public:
-  virtual ~KeyValueStore() = default;
-  virtual std::string get(const std::string& key,
-                          std::chrono::milliseconds timeout) = 0;  // throws at the deadline
-  virtual std::optional<std::string> try_get(const std::string& key) = 0;
-  virtual void put(const std::string& key, const std::string& value) = 0;
-};
 
 // How long the plugin may look at the host memory it was given.
 enum class HostSemantics {
@@ -85,5 +74,11 @@ class Client {
   static void read_devices(ClientCore& core);
   std::shared_ptr<ClientCore> core_;
 };
+
+// Loads the plugin that discovery chooses (plugin/discovery.h: by path, by name, or by its order of
+// preference) and opens a client. The CPU plugin gets cpu_device_count() virtual devices unless `options` say
+// otherwise.
+[[nodiscard]] std::shared_ptr<Client> open(const std::string& wanted = {}, Values options = {},
+                                           std::shared_ptr<KeyValueStore> store = nullptr);
 
 }  // namespace tpubridge::pjrt

@@ -1,6 +1,7 @@
 #include "tpubridge/pjrt/device.h"
 
-#include "tpubridge/pjrt/api.h"
+#include "tpubridge/capi/call.h"
+#include "tpubridge/capi/convert.h"
 
 namespace tpubridge::pjrt {
 
@@ -18,7 +19,7 @@ DeviceDescription describe(const PJRT_Api* api, PJRT_DeviceDescription* raw) {
           ask(api, raw, &PJRT_Api::PJRT_DeviceDescription_ProcessIndex).process_index,
           {kind.device_kind, kind.device_kind_size},
           {text.debug_string, text.debug_string_size},
-          from_named(attributes.attributes, attributes.num_attributes)};
+          from_pjrt(attributes.attributes, attributes.num_attributes)};
 }
 
 const Memory* Device::memory(const std::string& kind) const {

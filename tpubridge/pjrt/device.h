@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tpubridge/pjrt/value.h"
+#include "tpubridge/capi/value.h"
 
 struct PJRT_Api;
 struct PJRT_Device;

@@ -24,6 +24,7 @@ void Event::on_ready(std::function<void(std::exception_ptr)> done) const {
   args.event = raw_.get();
   args.user_arg = waiting.get();
   args.callback = [](PJRT_Error* error, void* user) {
+    const ClientCore::InCallback here;  // outlives `owned`, which may be the last to know the client
     const std::unique_ptr<Waiting> owned(static_cast<Waiting*>(user));
     owned->done(error ? to_exception(owned->core->api, error, "PJRT_Event_OnReady") : nullptr);
   };

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "tpubridge/pjrt/handle.h"
+#include "tpubridge/capi/handle.h"
 
 namespace tpubridge::pjrt {
 

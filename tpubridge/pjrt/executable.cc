@@ -1,7 +1,7 @@
 #include "tpubridge/pjrt/executable.h"
 
-#include "tpubridge/pjrt/api.h"
-#include "tpubridge/pjrt/hlo_signature.h"
+#include "tpubridge/capi/call.h"
+#include "tpubridge/capi/convert.h"
 #include "tpubridge/pjrt/plugin.h"
 
 namespace tpubridge::pjrt {
@@ -37,7 +37,7 @@ std::vector<Shape> Executable::results() const {
 
 Values Executable::cost_analysis() const {
   const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_GetCostAnalysis);
-  return from_named(args.properties, args.num_properties);
+  return from_pjrt(args.properties, args.num_properties);
 }
 
 ProgramMemory Executable::memory() const {

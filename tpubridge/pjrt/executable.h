@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,21 +9,16 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
+#include "tpubridge/capi/compile_options.h"
+#include "tpubridge/capi/signature.h"
+#include "tpubridge/capi/value.h"
 #include "tpubridge/pjrt/buffer.h"
-#include "tpubridge/pjrt/compile_options.h"
-#include "tpubridge/pjrt/value.h"
 
 namespace tpubridge::pjrt {
 
 class Client;
 class Plugin;
 class Topology;
-
-// What a program takes and gives, on each device.
-struct Signature {
-  std::vector<Shape> parameters, results;
-  std::vector<bool> donated;  // per parameter: its buffer is reused for a result
-};
 
 // The compiler's own account of a program's device memory, in bytes.
 struct ProgramMemory {
@@ -40,9 +34,8 @@ class Executable {
   [[nodiscard]] std::vector<Shape> results() const;
   [[nodiscard]] Values cost_analysis() const;  // "flops", "bytes accessed", on a TPU "optimal_seconds", …
   [[nodiscard]] ProgramMemory memory() const;
-  [[nodiscard]] Program optimized_program() const;  // format "hlo_with_config" or "hlo"
-  [[nodiscard]] std::optional<Signature> signature()
-      const;  // empty where the plugin does not give the program
+  [[nodiscard]] Program optimized_program() const;           // format "hlo_with_config" or "hlo"
+  [[nodiscard]] std::optional<Signature> signature() const;  // empty where the plugin gives no program
   [[nodiscard]] std::string fingerprint() const;
   [[nodiscard]] std::string serialize() const;
 

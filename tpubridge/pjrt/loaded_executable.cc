@@ -1,29 +1,12 @@
 // Running a program: the hot path. What costs here is paid by every step.
 #include <fmt/format.h>
 
-#include <array>
-
+#include "tpubridge/base/scratch.h"
 #include "tpubridge/pjrt/client_core.h"
 #include "tpubridge/pjrt/executable.h"
 
 namespace tpubridge::pjrt {
 namespace {
-
-// Small arrays of pointers without a heap allocation for programs of ordinary size.
-template <class T, size_t N = 64>
-class Scratch {
- public:
-  explicit Scratch(size_t n) : data_(n <= N ? small_.data() : (large_.resize(n), large_.data())) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  T* data() { return data_; }
-  T& operator[](size_t i) { return data_[i]; }
-
- private:
-  std::array<T, N> small_;
-  std::vector<T> large_;
-  T* data_;
-};
 
 [[noreturn]] void refuse(size_t index, const std::string& what, std::string hint = {}) {
   throw ArgumentError(fmt::format("argument {} {}", index, what), {{"argument", std::to_string(index)}},

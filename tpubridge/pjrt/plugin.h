@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tpubridge/pjrt/value.h"
+#include "tpubridge/capi/value.h"
 
 struct PJRT_Api;
 
@@ -20,7 +20,7 @@ struct ApiVersion {
 
 class Plugin {
  public:
-  // Throws PluginError: no such file, not a library, foreign machine, no GetPjrtApi, another major version,
+  // Throws PluginError: no such file, not a plugin for this machine, an API version we cannot speak,
   // initialisation failed, or XLA_FLAGS that would make the plugin abort.
   [[nodiscard]] static std::shared_ptr<Plugin> load(const std::string& path);
 
@@ -36,7 +36,6 @@ class Plugin {
 
  private:
   Plugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
-  static const PJRT_Api* open(const std::string& path);
   std::string path_;
   const PJRT_Api* api_;
 };

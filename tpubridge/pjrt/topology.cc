@@ -1,13 +1,14 @@
 #include "tpubridge/pjrt/topology.h"
 
-#include "tpubridge/pjrt/api.h"
+#include "tpubridge/capi/call.h"
+#include "tpubridge/capi/convert.h"
 #include "tpubridge/pjrt/plugin.h"
 
 namespace tpubridge::pjrt {
 
 Topology::Topology(std::shared_ptr<Plugin> plugin, const std::string& name, const Values& options)
     : plugin_(std::move(plugin)) {
-  const auto named = to_named(options);
+  const auto named = to_pjrt(options);
   PJRT_TopologyDescription_Create_Args args{};
   args.topology_name = name.data();
   args.topology_name_size = name.size();

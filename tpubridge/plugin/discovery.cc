@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -114,7 +114,7 @@ Candidate known(const std::string& name, std::string path, bool hardware, const 
               std::move(path),
               name == "tpu"    ? "libtpu"
               : name == "cuda" ? "XLA's CUDA plugin"
-                               : "embedded CPU plugin",
+                               : kEmbedded,
               false,
               {}};
   if (c.path.empty())
@@ -200,22 +200,16 @@ Candidate choose(const std::string& wanted) {
                     std::move(details), "`tpubridge doctor` explains each step of the search");
 }
 
-std::shared_ptr<Client> open(const std::string& wanted, Values options,
-                             std::shared_ptr<KeyValueStore> store) {
-  const Candidate c = choose(wanted);
-  if (c.source == "embedded CPU plugin" && !options.contains("cpu_device_count")) {
-    int64_t count = 1;
-    if (const auto ours = env::integer("TPUBRIDGE_CPU_DEVICES")) {
-      count = *ours;
-    } else if (const auto theirs = env::raw("CPU_NUM_DEVICES")) {
-      const auto [end, failed] = std::from_chars(theirs->data(), theirs->data() + theirs->size(), count);
-      if (failed != std::errc() || end != theirs->data() + theirs->size())
-        throw TPUConfigurationError("CPU_NUM_DEVICES is not a number", {{"value", *theirs}},
-                                    "Give a whole number from 1");
-    }
-    options["cpu_device_count"] = count;
-  }
-  return Client::create(Plugin::load(c.path), options, std::move(store));
+int64_t cpu_device_count() {
+  if (const auto ours = env::integer("TPUBRIDGE_CPU_DEVICES")) return *ours;
+  const auto theirs = env::raw("CPU_NUM_DEVICES");
+  if (!theirs) return 1;
+  int64_t count = 0;
+  const auto [end, failed] = std::from_chars(theirs->data(), theirs->data() + theirs->size(), count);
+  if (failed != std::errc() || end != theirs->data() + theirs->size())
+    throw TPUConfigurationError("CPU_NUM_DEVICES is not a number", {{"value", *theirs}},
+                                "Give a whole number from 1");
+  return count;
 }
 
 }  // namespace tpubridge::pjrt

@@ -1,9 +1,12 @@
-// What loading a plugin could kill the process with is found out before it is loaded. Internal to the folder.
+// What loading a plugin could kill the process with is found out before it is loaded. Internal.
 #pragma once
 
 #include <string>
 
 namespace tpubridge::pjrt {
+
+// PluginError: this library cannot be loaded as a plugin, why, and what to do.
+[[noreturn]] void refuse_library(const std::string& path, const std::string& why, std::string hint);
 
 // The dynamic loader dies of a library that was cut off. Throws PluginError: not an ELF library, for another
 // machine, or shorter than its own header says.

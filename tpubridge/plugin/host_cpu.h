@@ -1,4 +1,4 @@
-// Shows a plugin the CPU as it is, where the machine hides a part of it. Internal to the folder.
+// Shows a plugin the CPU as it is, where the machine hides a part of it. Internal.
 #pragma once
 
 namespace tpubridge::pjrt {

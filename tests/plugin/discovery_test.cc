@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/discovery.h"
+#include "tpubridge/plugin/discovery.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::pjrt {
 namespace {

@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/host_cpu.h"
+#include "tpubridge/plugin/host_cpu.h"
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>

@@ -1,18 +1,13 @@
-// How this folder calls the PJRT C API: one template for every function. Internal: the public headers of the
-// folder only forward-declare the C types.
+// How the PJRT C API is called: one template for every function. Internal: public headers only
+// forward-declare the C types.
 #pragma once
 
 #include <exception>
-#include <map>
-#include <string>
 #include <string_view>
 
 #include "pjrt_c_api.h"
 #include "tpubridge/base/errors.h"
-#include "tpubridge/base/shape.h"
-#include "tpubridge/pjrt/compile_options.h"
-#include "tpubridge/pjrt/handle.h"
-#include "tpubridge/pjrt/value.h"
+#include "tpubridge/capi/handle.h"
 
 namespace tpubridge::pjrt {
 
@@ -67,12 +62,5 @@ template <class Args, class T>
 Args ask(const Handle<T>& object, PJRT_Error* (*PJRT_Api::*member)(Args*)) {
   return ask(object.api(), object.get(), member);
 }
-
-[[nodiscard]] PJRT_Buffer_Type to_pjrt(DType t);
-[[nodiscard]] PJRT_Program to_pjrt(const Program& program);  // points into `program`
-[[nodiscard]] DType from_pjrt(PJRT_Buffer_Type t);  // throws UnsupportedError for a type we do not know
-
-[[nodiscard]] Values from_named(const PJRT_NamedValue* values, size_t n);
-[[nodiscard]] std::vector<PJRT_NamedValue> to_named(const Values& values);  // points into `values`
 
 }  // namespace tpubridge::pjrt

@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/compile_options.h"
+#include "tpubridge/capi/compile_options.h"
 
 #include <fmt/format.h>
 

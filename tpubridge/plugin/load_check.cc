@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/load_check.h"
+#include "tpubridge/plugin/load_check.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tpubridge/pjrt/api.h"
-#include "tpubridge/pjrt/compile_options.h"
+#include "tpubridge/capi/call.h"
+#include "tpubridge/capi/convert.h"
 
 namespace tpubridge::pjrt {
 namespace {
@@ -72,26 +72,26 @@ constexpr unsigned kMachine = EM_X86_64;
 constexpr unsigned kMachine = EM_AARCH64;
 #endif
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why, std::string hint) {
+}  // namespace
+
+void refuse_library(const std::string& path, const std::string& why, std::string hint) {
   throw PluginError(fmt::format("cannot load the PJRT plugin {}: {}", path, why), {{"path", path}},
                     std::move(hint));
 }
 
-}  // namespace
-
 void check_library_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "it cannot be read", "Check the file's permissions");
+  if (!file) refuse_library(path, "it cannot be read", "Check the file's permissions");
   Elf64_Ehdr head{};
   if (!file.read(reinterpret_cast<char*>(&head), sizeof head) ||
       std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
       head.e_phentsize != sizeof(Elf64_Phdr))
-    refuse(path, "it is not a shared library", "Give the path of the plugin's .so");
+    refuse_library(path, "it is not a shared library", "Give the path of the plugin's .so");
   if (head.e_machine != kMachine)
-    refuse(path,
-           fmt::format("it was built for another machine (ELF machine {}, this one is {})", head.e_machine,
-                       kMachine),
-           "Install the plugin's build for this machine");
+    refuse_library(path,
+                   fmt::format("it was built for another machine (ELF machine {}, this one is {})",
+                               head.e_machine, kMachine),
+                   "Install the plugin's build for this machine");
   const auto size = std::filesystem::file_size(path);
   const auto fits = [size](uint64_t offset, uint64_t bytes) {
     return offset <= size && bytes <= size - offset;
@@ -103,7 +103,7 @@ void check_library_file(const std::string& path) {
     whole = file.read(reinterpret_cast<char*>(&part), sizeof part) && fits(part.p_offset, part.p_filesz);
   }
   if (!whole)
-    refuse(path, "the file is cut off", "Fetch it again: an interrupted download leaves such a file");
+    refuse_library(path, "the file is cut off", "Fetch it again: an interrupted download leaves such a file");
 }
 
 void check_xla_flags(const std::string& path) {

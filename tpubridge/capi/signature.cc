@@ -1,4 +1,4 @@
-#include "tpubridge/pjrt/hlo_signature.h"
+#include "tpubridge/capi/signature.h"
 
 #include <array>
 #include <protozero/pbf_reader.hpp>

@@ -1,8 +1,10 @@
-#include "tpubridge/pjrt/key_value.h"
+#include "tpubridge/capi/key_value.h"
 
 #include <cstring>
+#include <memory>
 
-#include "tpubridge/pjrt/client.h"
+#include "pjrt_c_api.h"
+#include "tpubridge/base/errors.h"
 
 namespace tpubridge::pjrt {
 namespace {

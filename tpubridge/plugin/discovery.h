@@ -3,19 +3,19 @@
 // plugin where an NVIDIA GPU is there; the embedded CPU plugin.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tpubridge/pjrt/client.h"
-
 namespace tpubridge::pjrt {
+
+inline constexpr const char* kEmbedded = "embedded CPU plugin";
 
 struct Candidate {
   std::string name;  // "tpu", "cuda", "cpu", or as named in PJRT_NAMES_AND_LIBRARY_PATHS
   std::string path;  // empty where no file was found
-  std::string
-      source;  // who named it: "caller", "TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "libtpu", …
+  // Who named it: "caller", "TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "libtpu", kEmbedded, …
+  std::string source;
   bool chosen = false;
   std::string reason;  // why it was or was not chosen, in words
 };
@@ -26,10 +26,9 @@ struct Candidate {
 // The chosen candidate. Throws PluginError (TPUNotAvailableError for "tpu") that lists what was looked at.
 [[nodiscard]] Candidate choose(const std::string& wanted = {});
 
-// Loads it and opens a client. On the CPU plugin the number of virtual devices is `cpu_device_count` in
-// `options`, else TPUBRIDGE_CPU_DEVICES, else CPU_NUM_DEVICES, else 1.
-[[nodiscard]] std::shared_ptr<Client> open(const std::string& wanted = {}, Values options = {},
-                                           std::shared_ptr<KeyValueStore> store = nullptr);
+// How many virtual devices the embedded CPU plugin gets where nobody says: TPUBRIDGE_CPU_DEVICES, else
+// CPU_NUM_DEVICES, else 1.
+[[nodiscard]] int64_t cpu_device_count();
 
 // What of this machine's hardware could be seen.
 [[nodiscard]] bool tpu_hardware();

@@ -1,4 +1,4 @@
-// Owns one object of the C API. Internal to the folder; the public headers name it for their members.
+// Owns one object of the C API. Public headers name it for their members.
 #pragma once
 
 #include <utility>
