@@ -1,6 +1,7 @@
 // Copies between the host and the device, and on the device.
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/kernels.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -11,7 +12,12 @@ namespace {
 // A CPU tensor as a leaf of the trace.
 trace::Value upload(const at::Tensor& host, int device) {
   const at::Tensor dense = host.contiguous();
-  return exec::to_device(dense.const_data_ptr(), shape_of(dense), {}, device);
+  trace::Value leaf = exec::to_device(dense.const_data_ptr(), shape_of(dense), {}, device);
+  if (Recording* r = recording()) {
+    exec::Lock lock(exec::mutex());
+    r->upload(host, leaf);
+  }
+  return leaf;
 }
 
 void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
@@ -28,11 +34,16 @@ void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
 
 void copy_to_host(const at::Tensor& self, const at::Tensor& host, std::string_view reason) {
   if (self.numel() == 0) return;
+  Recording* r = recording();
+  const bool aside = r && r->host_read(reason);
   trace::Value v;
   {
     exec::Lock lock(exec::mutex());
     v = read(self);
-    exec::materialise(self.device().index(), {v}, reason);
+    if (aside)
+      v = exec::compute_aside(v);
+    else
+      exec::materialise(self.device().index(), {v}, reason);
   }
   const bool direct =
       host.is_contiguous() && host.scalar_type() == self.scalar_type() && host.sizes() == self.sizes();

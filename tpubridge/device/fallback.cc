@@ -7,6 +7,7 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/exec/metrics.h"
 
 namespace tpubridge::device {
@@ -38,6 +39,7 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!depends_on_data && mode() == Fallback::error)
     throw UnsupportedError(name + " has no lowering and would run on the CPU", {{"op", name}},
                            "Use an op of docs/ops.md, or allow it: set_fallback(Fallback::warn).");
+  if (Recording* r = recording()) (void)r->host_read(name + " runs on the CPU");
   // A generator of the device means nothing to a CPU kernel: it draws from the CPU's default one.
   for (auto& v : torch::jit::last(*stack, op.schema().arguments().size()))
     if (v.isGenerator() && v.toGenerator().device().type() == c10::DeviceType::PrivateUse1)

@@ -3,6 +3,7 @@
 
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/dtype.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/table.h"
 
@@ -122,6 +123,7 @@ Shape shape_of(const at::Tensor& t) {
 Value read(const at::Tensor& t) {
   exec::Lock lock(exec::mutex());
   Storage& s = storage_of(t);
+  if (Recording* r = recording()) r->touch(s);
   const auto dtype = dtype_of(t.scalar_type());
   if (const Value& v = s.slot.value(); v && v.shape().dtype == dtype && same(*s.geometry, t)) return v;
   Shape shape = shape_of(t);
@@ -139,6 +141,7 @@ void write(const at::Tensor& t, Value value) {
   exec::Lock lock(exec::mutex());
   if (t.numel() == 0) return;
   Storage& s = storage_of(t);
+  if (Recording* r = recording()) r->touch(s);
   const DType dtype = value.shape().dtype;
   TORCH_INTERNAL_ASSERT(
       c10::IntArrayRef(value.shape().dims) == t.sizes() && dtype == dtype_of(t.scalar_type()),
@@ -161,6 +164,7 @@ void write(const at::Tensor& t, Value value) {
 void resize_storage(Storage& s, size_t bytes) {
   exec::Lock lock(exec::mutex());
   if (bytes == s.nbytes()) return;
+  if (Recording* r = recording()) r->touch(s);
   if (s.slot.value()) {
     static const auto* row = internal("tpubridge::resize");
     const Value old = s.slot.value();
@@ -173,18 +177,27 @@ void resize_storage(Storage& s, size_t bytes) {
   s.set_nbytes(bytes);
 }
 
+c10::intrusive_ptr<c10::StorageImpl> new_storage(size_t bytes, int device) {
+  const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
+  return c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
+                                      c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(nullptr, where),
+                                      null_allocator(), true);
+}
+
+at::Tensor view_of(c10::intrusive_ptr<c10::StorageImpl> storage, c10::IntArrayRef sizes,
+                   c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
+  auto t = at::detail::make_tensor_base<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return at::Tensor(std::move(t));
+}
+
 namespace {
 
 at::Tensor tensor_of(size_t bytes, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                      c10::Device device) {
-  auto storage = c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
-                                              c10::SymInt(static_cast<int64_t>(bytes)),
-                                              c10::DataPtr(nullptr, device), null_allocator(), true);
-  auto t = at::detail::make_tensor_base<c10::TensorImpl>(c10::Storage(std::move(storage)),
-                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(dtype));
-  t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
-  return at::Tensor(std::move(t));
+  return view_of(new_storage(bytes, device.index()), sizes, strides, 0, dtype);
 }
 
 }  // namespace
@@ -199,6 +212,7 @@ at::Tensor make_tensor(Value value, const Plan::Output& like, c10::Device device
   auto t = tensor_of(like.bytes, like.sizes, like.strides, like.dtype, device);
   if (like.bytes == 0) return t;
   auto& s = static_cast<Storage&>(*t.storage().unsafeGetStorageImpl());
+  if (Recording* r = recording()) r->touch(s);
   s.slot.set(std::move(value));
   s.geometry = like.geometry;
   return t;

@@ -15,6 +15,11 @@ namespace tpubridge::device {
 
 struct Storage final : c10::StorageImpl {
   using c10::StorageImpl::StorageImpl;
+  // Called when only weak references are left: nobody can see the value any more.
+  void release_resources() override {
+    slot.clear();
+    c10::StorageImpl::release_resources();
+  }
   exec::Slot slot;                                  // empty: never written; reads as zeros
   std::shared_ptr<const trace::Geometry> geometry;  // of the value
 };
@@ -35,6 +40,10 @@ void resize_storage(Storage& storage, size_t bytes);        // what is there sta
                                      c10::ScalarType dtype, c10::Device device);
 [[nodiscard]] at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                                       c10::Device device);
+// An empty storage, and a tensor that looks at one.
+[[nodiscard]] c10::intrusive_ptr<c10::StorageImpl> new_storage(size_t bytes, int device);
+[[nodiscard]] at::Tensor view_of(c10::intrusive_ptr<c10::StorageImpl> storage, c10::IntArrayRef sizes,
+                                 c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype);
 [[nodiscard]] c10::Device resolve(
     std::optional<c10::Device> device);  // fills in the current index, checks it
 

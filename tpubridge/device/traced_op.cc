@@ -6,8 +6,10 @@
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
 #include "tpubridge/device/place.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::device {
@@ -44,6 +46,11 @@ void add_random(CallKey& key, int64_t elements, int device) {
   for (uint64_t word : {d.seed, d.offset})
     key.operands.push_back(
         trace::Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(word)}, device));
+  if (Recording* r = recording()) {
+    const size_t n = key.operands.size();
+    r->draw({key.generator.value_or(default_generator(device)), elements, d.seed, d.offset,
+             key.operands[n - 2].node(), key.operands[n - 1].node()});
+  }
 }
 
 // In eager mode the op runs now, and what goes wrong is its own fault: the error says so.
@@ -51,7 +58,8 @@ void finish(const c10::OperatorHandle& op, Value value) {
   const int device = value->device();
   if (!exec::eager()) {
     value = Value();
-    return exec::after_op(device);
+    recording() ? exec::count_traced() : exec::after_op(device);  // a step is one program, however long
+    return;
   }
   try {
     exec::after_op(device);

@@ -16,7 +16,9 @@ Slot*& head(int device) { return heads[static_cast<size_t>(device) % kDevices]; 
 
 }  // namespace
 
-Slot::~Slot() {
+Slot::~Slot() { clear(); }
+
+void Slot::clear() {
   if (!value_) return;
   trace::Value dropped;
   Lock lock(mutex());

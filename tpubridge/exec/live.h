@@ -18,6 +18,7 @@ class Slot {
   // All under exec::mutex().
   [[nodiscard]] const trace::Value& value() const { return value_; }
   void set(trace::Value value);
+  void clear();  // takes the mutex itself
 
  private:
   friend std::vector<trace::Value> pending_values(int device);

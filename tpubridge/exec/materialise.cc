@@ -88,14 +88,15 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   return compiled;
 }
 
-std::vector<pjrt::Buffer> run(const Graph& graph, int device_index, std::string_view reason) {
-  auto compiled = find_structure(graph.hash);
-  if (compiled)
-    count_execution(false, 0);
-  else
-    compiled = compile(graph, device_index, reason);
+std::shared_ptr<const Compiled> program_of(const Graph& graph, int device_index, std::string_view reason) {
+  auto known = find_structure(graph.hash);
+  if (!known) return compile(graph, device_index, reason);
+  count_execution(false, 0);
+  return known;
+}
 
-  check_memory(device_index, compiled->needs, fmt::format("a program of {} ops", graph.nodes.size()));
+std::vector<pjrt::Buffer> run(const Compiled& compiled, const Graph& graph, int device_index) {
+  check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
   for (const auto& pack : lower::number_packs(graph))
@@ -109,7 +110,7 @@ std::vector<pjrt::Buffer> run(const Graph& graph, int device_index, std::string_
   // What the program was compiled to take over, but somebody can still see this time, stays alive.
   const auto free_now = trace::private_leaves(graph);
   std::vector<int64_t> keep;
-  for (int64_t i : compiled->donated)
+  for (int64_t i : compiled.donated)
     if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
         graph.leaves[static_cast<size_t>(i)]
                 .node->data(graph.leaves[static_cast<size_t>(i)].index)
@@ -117,7 +118,7 @@ std::vector<pjrt::Buffer> run(const Graph& graph, int device_index, std::string_
       keep.push_back(i);
   pjrt::ExecuteOptions options;
   options.not_donatable = keep;
-  return compiled->program.execute(arguments, options);
+  return compiled.program.execute(arguments, options);
 }
 
 void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
@@ -138,11 +139,16 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   std::vector<Value> roots = pending_values(device_index);
   for (const auto& v : wanted)
     if (v->is_pending() && std::find(roots.begin(), roots.end(), v) == roots.end()) roots.push_back(v);
-  if (roots.empty()) return;
+  if (!roots.empty()) compute(trace::collect(std::move(roots)), device_index, reason);
+}
+
+std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason) {
+  Lock lock(mutex());
   count_materialisation(reason);
-  const Graph graph = trace::collect(std::move(roots));
   try {
-    resolve(graph, run(graph, device_index, reason));
+    auto compiled = program_of(graph, device_index, reason);
+    resolve(graph, run(*compiled, graph, device_index));
+    return compiled;
   } catch (const Forbidden&) {
     throw;
   } catch (const TPUMemoryLimitError&) {
@@ -152,6 +158,17 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
       if (r->is_pending()) r->poison(std::current_exception());
     throw;
   }
+}
+
+trace::Value compute_aside(const Value& value) {
+  if (!value->is_pending()) return value;
+  Lock lock(mutex());
+  const int device_index = value->device();
+  const Graph graph = trace::collect({value}, /*held_too=*/false);
+  count_materialisation("beside a recording");
+  auto outputs = run(*program_of(graph, device_index, "beside a recording"), graph, device_index);
+  return trace::Node::leaf(std::make_shared<BufferData>(std::move(outputs[0]), device_index), value.shape(),
+                           device_index);
 }
 
 void after_op(int device) {

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "tpubridge/trace/node.h"
+#include "tpubridge/trace/graph.h"
 
 namespace tpubridge::exec {
 
@@ -13,6 +14,13 @@ namespace tpubridge::exec {
 // runs for them). Returns when the program is queued; what goes wrong later is thrown by whoever reads a
 // result. A program that cannot be compiled or started poisons its values and throws.
 void materialise(int device, const std::vector<trace::Value>& wanted, std::string_view reason);
+
+// Computes the roots of this graph and gives the program that did it.
+struct Compiled;
+std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason);
+
+// The same value, computed by a program of its own: the trace stays as it is.
+[[nodiscard]] trace::Value compute_aside(const trace::Value& value);
 
 // Called after each traced op: materialises by itself where the trace has grown past the limit, or at every
 // op in eager mode.

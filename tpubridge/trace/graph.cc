@@ -136,11 +136,11 @@ class Hasher {
 
 }  // namespace
 
-Graph collect(std::vector<Value> roots) {
+Graph collect(std::vector<Value> roots, bool held_too) {
   Graph graph;
   sort(roots);
   walk(graph, roots);
-  add_held(graph, roots);
+  if (held_too) add_held(graph, roots);
   sort(roots);
   graph.roots = std::move(roots);
   Hasher(graph).run();

@@ -28,8 +28,9 @@ struct Graph {
 };
 
 // Collects what `roots` need. Roots must be pending and distinct; they come back sorted by (id, index).
-// Values that something outside the graph still holds are added as roots: they can be asked for later.
-[[nodiscard]] Graph collect(std::vector<Value> roots);
+// Values that something outside the graph still holds are added as roots (they can be asked for later),
+// unless the caller will not resolve the nodes.
+[[nodiscard]] Graph collect(std::vector<Value> roots, bool held_too = true);
 
 // Leaves whose data nobody but this graph can see (their buffers may be given to the program), as indices.
 [[nodiscard]] std::vector<int64_t> private_leaves(const Graph& graph);

@@ -80,7 +80,12 @@ Value Node::make(const Op* op, std::vector<Value> operands, std::vector<Arg> arg
 
 Value Node::leaf(std::shared_ptr<DeviceData> data, Shape shape, int device) {
   const DType dtype = shape.dtype;
-  auto spec = std::make_shared<const Spec>(nullptr, std::vector<Arg>(), std::vector{std::move(shape)}, dtype);
+  return leaf(std::move(data),
+              std::make_shared<const Spec>(nullptr, std::vector<Arg>(), std::vector{std::move(shape)}, dtype),
+              device);
+}
+
+Value Node::leaf(std::shared_ptr<DeviceData> data, SpecPtr spec, int device) {
   Node* n = create(std::move(spec), State::data, device, {});
   n->data_.push_back(std::move(data));
   return Value(n, 0);

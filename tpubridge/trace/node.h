@@ -96,6 +96,7 @@ class Node {
   [[nodiscard]] static Value make(const Op* op, std::vector<Value> operands, std::vector<Arg> args,
                                   std::vector<Shape> shapes, int device, DType common);
   [[nodiscard]] static Value leaf(std::shared_ptr<DeviceData> data, Shape shape, int device);
+  [[nodiscard]] static Value leaf(std::shared_ptr<DeviceData> data, SpecPtr spec, int device);
   [[nodiscard]] static Value number(Number number, int device);
 
   [[nodiscard]] bool is_leaf() const { return state_ == State::data; }
@@ -107,6 +108,7 @@ class Node {
   [[nodiscard]] const std::vector<Arg>& args() const { return spec_->args; }
   [[nodiscard]] const std::vector<Shape>& shapes() const { return spec_->shapes; }
   [[nodiscard]] const Number& number() const { return number_; }
+  void set_number(double real) { number_.real = real; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] uint64_t id() const { return id_; }
   [[nodiscard]] uint64_t hash() const { return spec_->hash; }  // not of its operands

@@ -1,0 +1,62 @@
+// Noting what a call touches.
+#include "tpubridge/device/recording.h"
+
+#include <atomic>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/device/place.h"
+
+namespace tpubridge::device {
+namespace {
+
+const auto kKind = c10::DebugInfoKind::TEST_INFO_2;  // the one slot that no part of libtorch uses
+std::atomic<int> active{0};
+
+}  // namespace
+
+WeakStorage weak(Storage& s) { return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&s)); }
+
+Recording* recording() {
+  if (active.load(std::memory_order_relaxed) == 0) return nullptr;
+  return static_cast<Recording*>(c10::ThreadLocalDebugInfo::get(kKind));
+}
+
+RecordingScope::RecordingScope(std::shared_ptr<Recording> r) : guard_(kKind, std::move(r)) { ++active; }
+RecordingScope::~RecordingScope() { --active; }
+
+void Recording::touch(Storage& s) {
+  const auto [it, fresh] = places_.try_emplace(&s, found.size());
+  if (fresh) found.push_back({weak(s), s.slot.value(), s.geometry, s.nbytes()});
+}
+
+void Recording::upload(const at::Tensor& host, const trace::Value& leaf) { uploads.push_back({host, leaf}); }
+
+bool Recording::host_read(std::string_view what) {
+  if (policy_ == HostReads::unused) return true;
+  if (policy_ == HostReads::refuse)
+    throw UnsupportedError(
+        "a compiled step wants a value on the host: " + std::string(what), {{"called from", user_place()}},
+        "Return the tensor and read it after the step (tpubridge::clip_grad_norm_ does), or see "
+        "StepOptions::host_reads.");
+  if (trouble.empty()) trouble = "it reads a value on the host (" + std::string(what) + ")";
+  return false;
+}
+
+void Recording::undo() {
+  for (const auto& f : found) {
+    const auto alive = f.storage.lock();
+    if (!alive) continue;
+    auto& s = static_cast<Storage&>(*alive);
+    s.slot.set(f.value);
+    s.geometry = f.geometry;
+    s.set_nbytes(f.bytes);
+  }
+  for (auto it = drawn.rbegin(); it != drawn.rend(); ++it) {
+    auto g = it->generator;
+    const std::scoped_lock lock(g.mutex());
+    if (g.current_seed() != it->seed) g.set_current_seed(it->seed);
+    g.set_offset(it->offset);
+  }
+}
+
+}  // namespace tpubridge::device

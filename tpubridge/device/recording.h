@@ -1,0 +1,79 @@
+// What one call of a compiled step touches, seen from inside the device: which storages it found and what
+// they held, which it wrote, what it copied from the host, which random numbers it drew.
+//
+// A recording belongs to a call, not to a thread: it travels to the threads of backward with libtorch's own
+// thread-local state, and ops of other threads do not see it. All members are used under exec's mutex.
+#pragma once
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "tpubridge/device/compile.h"
+#include "tpubridge/device/storage.h"
+
+namespace tpubridge::device {
+
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+[[nodiscard]] WeakStorage weak(Storage& s);
+[[nodiscard]] inline WeakStorage no_storage() { return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()); }
+
+class Recording final : public c10::DebugInfoBase {
+ public:
+  // What a storage held when the call first touched it; no value: it was made by the call, or never written.
+  struct Found {
+    WeakStorage storage;
+    trace::Value value;
+    std::shared_ptr<const trace::Geometry> geometry;
+    size_t bytes;
+  };
+  struct Upload {
+    at::Tensor host;
+    trace::Value leaf;
+  };
+  struct Drawn {
+    at::Generator generator;
+    int64_t elements;
+    uint64_t seed, offset;
+    const trace::Node *seed_node, *offset_node;
+  };
+
+  explicit Recording(HostReads policy) : policy_(policy) {}
+
+  void touch(Storage& s);  // before every read and write
+  void upload(const at::Tensor& host, const trace::Value& leaf);
+  void draw(Drawn d) { drawn.push_back(std::move(d)); }
+  // A value is wanted on the host in the middle of the call: throws UnsupportedError, or notes it. True: the
+  // value is to be computed on the side.
+  bool host_read(std::string_view what);
+
+  // Puts every storage and generator back to what it was when the call began.
+  void undo();
+
+  std::vector<Found> found;  // in the order they were met
+  std::vector<Upload> uploads;
+  std::vector<Drawn> drawn;
+  std::string trouble;  // why this call cannot be replayed; empty: nothing known
+
+ private:
+  std::unordered_map<Storage*, size_t> places_;
+  HostReads policy_;
+};
+
+// The recording that this thread works for; null almost always.
+[[nodiscard]] Recording* recording();
+
+// While it lives, ops of this thread and of the backward passes it starts belong to the recording.
+class RecordingScope {
+ public:
+  explicit RecordingScope(std::shared_ptr<Recording> r);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  c10::DebugInfoGuard guard_;
+};
+
+}  // namespace tpubridge::device

@@ -1,0 +1,283 @@
+// From a recording to sources, targets and numbers.
+#include "tpubridge/device/step_record.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <map>
+
+#include "tpubridge/device/dtype.h"
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::device {
+namespace {
+
+using trace::Value;
+
+bool same_geometry(const std::shared_ptr<const trace::Geometry>& a,
+                   const std::shared_ptr<const trace::Geometry>& b) {
+  return a == b || (a && b && *a == *b);
+}
+
+class Binder {
+ public:
+  Binder(Recording& r, const std::vector<at::Tensor>& arguments, Recorded& out)
+      : r_(r), arguments_(arguments), out_(out) {
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (is_tpu(arguments[i])) argument_of_.try_emplace(&storage_of(arguments[i]), i);
+    for (size_t i = 0; i < r.found.size(); ++i)
+      if (const auto& v = r.found[i].value; v && v->is_leaf())
+        found_of_.try_emplace({v.node(), v.index()}, i);
+    for (size_t i = 0; i < r.uploads.size(); ++i) upload_of_.try_emplace(r.uploads[i].leaf.node(), i);
+  }
+
+  // The source that gives this computed value at the next call.
+  size_t source(const trace::Node* node, uint32_t index) {
+    const auto [it, fresh] = sources_.try_emplace({node, index}, out_.sources.size());
+    if (fresh) out_.sources.push_back(make(node, index));
+    return it->second;
+  }
+
+  std::optional<size_t> argument(Storage* s) const {
+    const auto it = argument_of_.find(s);
+    return it == argument_of_.end() ? std::nullopt : std::optional(it->second);
+  }
+
+ private:
+  Source make(const trace::Node* node, uint32_t index) {
+    Source s;
+    s.shape = intern(node->shapes()[index]);
+    if (const auto it = found_of_.find({node, index}); it != found_of_.end()) {
+      const auto& f = r_.found[it->second];
+      s.geometry = f.geometry;
+      const auto alive = f.storage.lock();
+      s.identity = alive ? static_cast<Storage*>(alive.get()) : nullptr;
+      if (const auto a = argument(s.identity)) {
+        s.kind = Source::Kind::argument;
+        s.argument = *a;
+      } else if (alive) {
+        s.storage = f.storage;
+      } else {
+        trouble("it uses a tensor that it also frees");
+      }
+      return s;
+    }
+    if (const auto it = upload_of_.find(node); it != upload_of_.end())
+      return uploaded(std::move(s), r_.uploads[it->second]);
+    trouble("part of it was computed before it ended (another thread synchronised the device)");
+    return s;
+  }
+
+  Source uploaded(Source s, const Recording::Upload& u) {
+    s.value = u.leaf;
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const auto& a = arguments_[i];
+      if (a.defined() && a.device().is_cpu() && a.is_alias_of(u.host) && a.sizes() == u.host.sizes() &&
+          a.strides() == u.host.strides() && a.storage_offset() == u.host.storage_offset() &&
+          a.scalar_type() == u.host.scalar_type()) {
+        s.kind = Source::Kind::host_argument;
+        s.argument = i;
+        s.value = Value();
+        return s;
+      }
+    }
+    s.kind = Source::Kind::host;
+    s.host = u.host;
+    const at::Tensor dense = u.host.contiguous();
+    s.content = XXH3_64bits(dense.const_data_ptr(), dense.nbytes());
+    return s;
+  }
+
+  void trouble(std::string_view what) {
+    if (out_.trouble.empty()) out_.trouble = what;
+  }
+
+  using Output = std::pair<const trace::Node*, uint32_t>;
+  Recording& r_;
+  const std::vector<at::Tensor>& arguments_;
+  Recorded& out_;
+  std::unordered_map<Storage*, size_t> argument_of_;
+  std::map<Output, size_t> found_of_, sources_;
+  std::unordered_map<const trace::Node*, size_t> upload_of_;
+};
+
+std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
+  for (const auto* n : graph.nodes)
+    for (const auto& o : n->operands())
+      if (o.node() == number) return n->op()->name;
+  return "?";
+}
+
+void bind_numbers(Recorded& out, const trace::Graph& graph, const Recording& r,
+                  const std::vector<double>& perturbed, const std::vector<double>& plain) {
+  std::unordered_map<const trace::Node*, NumberSource> drawn;
+  for (size_t i = 0; i < r.drawn.size(); ++i) {
+    drawn[r.drawn[i].seed_node] = {NumberSource::Kind::seed, i, {}, {}};
+    drawn[r.drawn[i].offset_node] = {NumberSource::Kind::offset, i, {}, {}};
+  }
+  for (const auto* n : graph.numbers) {
+    NumberSource s;
+    if (const auto it = drawn.find(n); it != drawn.end()) s = it->second;
+    const double v = n->number().real;
+    for (size_t j = 0; j < perturbed.size() && s.kind == NumberSource::Kind::constant; ++j) {
+      if (n->number().dtype == DType::s64 || std::abs(v - perturbed[j]) > 4e-15 * std::abs(v) ||
+          v == plain[j])
+        continue;
+      s.kind = NumberSource::Kind::optimizer;
+      s.index = j;
+      const_cast<trace::Node*>(n)->set_number(plain[j]);  // it must run with the true options
+    }
+    s.value = n->number();
+    s.user = user_of(graph, n);
+    out.numbers.push_back(std::move(s));
+  }
+}
+
+// A result as data, whatever node gave it.
+trace::SpecPtr data_spec(const Value& root) {
+  const Shape& shape = root.shape();
+  return std::make_shared<const trace::Spec>(nullptr, std::vector<trace::Arg>(), std::vector{shape},
+                                             shape.dtype);
+}
+
+void bind_returned(Recorded& out, const std::vector<at::Tensor>& returned, Binder& binder) {
+  for (const auto& t : returned) {
+    Returned r;
+    if (t.defined() && !is_tpu(t)) {
+      out.trouble = "it returns a tensor of the host";
+    } else if (t.defined()) {
+      r.sizes = t.sizes().vec();
+      r.strides = t.strides().vec();
+      r.offset = t.storage_offset();
+      r.dtype = t.scalar_type();
+      Storage* s = &storage_of(t);
+      const auto it =
+          std::find_if(out.targets.begin(), out.targets.end(), [&](auto& x) { return x.identity == s; });
+      if (it != out.targets.end()) {
+        r.kind = Returned::Kind::target;
+        r.from = static_cast<size_t>(it - out.targets.begin());
+        it->returned = true;
+      } else if (s->slot.value() && s->slot.value()->is_leaf()) {
+        r.kind = Returned::Kind::source;
+        r.from = binder.source(s->slot.value().node(), s->slot.value().index());
+      } else {
+        out.trouble = "it returns a tensor that was never written";
+      }
+    }
+    out.returned.push_back(std::move(r));
+  }
+}
+
+}  // namespace
+
+bool Source::same(const Source& o) const {
+  if (kind != o.kind || shape != o.shape || !same_geometry(geometry, o.geometry)) return false;
+  if (kind == Kind::captured) return identity == o.identity;
+  if (kind == Kind::argument || kind == Kind::host_argument) return argument == o.argument;
+  if (kind == Kind::host) return host.is_alias_of(o.host);
+  return content == o.content;
+}
+
+bool Target::same(const Target& o) const {
+  return kind == o.kind && argument == o.argument && is_root == o.is_root && from == o.from &&
+         bytes == o.bytes && returned == o.returned && same_geometry(geometry, o.geometry) &&
+         (kind != Kind::captured || identity == o.identity);
+}
+
+Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
+                          const std::vector<at::Tensor>& returned, const std::vector<double>& perturbed,
+                          const std::vector<double>& plain) {
+  exec::Lock lock(exec::mutex());
+  Recorded out;
+  out.trouble = r.trouble;
+  Binder binder(r, arguments, out);
+  std::vector<Value> roots;
+  std::vector<std::pair<size_t, Value>> written;  // place in `found`, and what the storage holds now
+  for (size_t i = 0; i < r.found.size(); ++i) {
+    const auto alive = r.found[i].storage.lock();
+    if (!alive) continue;
+    auto& s = static_cast<Storage&>(*alive);
+    const Value& now = s.slot.value();
+    if (!now || now == r.found[i].value) continue;
+    written.emplace_back(i, now);
+    if (now->is_pending() && std::find(roots.begin(), roots.end(), now) == roots.end()) roots.push_back(now);
+  }
+  out.device = roots.empty() ? 0 : roots[0]->device();
+  for (const auto& v : roots)
+    if (v->device() != out.device) out.trouble = "it computes on more than one device";
+  if (roots.empty()) {
+    out.trouble = "it computes nothing on the device";
+    return out;
+  }
+  if (!out.trouble.empty() && out.trouble.find("more than one") != std::string::npos) return out;
+
+  const trace::Graph graph = trace::collect(std::move(roots));
+  out.hash = graph.hash;
+  for (const auto& leaf : graph.leaves) binder.source(leaf.node, leaf.index);
+  out.leaves = out.sources.size();
+  for (const auto& root : graph.roots) out.results.push_back(data_spec(root));
+  for (const auto& [i, now] : written) {
+    const auto& f = r.found[i];
+    const auto alive = f.storage.lock();
+    auto& s = static_cast<Storage&>(*alive);
+    Target t;
+    t.identity = &s;
+    t.storage = f.storage;
+    t.geometry = s.geometry;
+    t.bytes = s.nbytes();
+    if (const auto a = binder.argument(&s)) {
+      t.kind = Target::Kind::argument;
+      t.argument = *a;
+    } else {
+      t.kind = f.value ? Target::Kind::captured : Target::Kind::fresh;
+    }
+    if (now->is_pending()) {
+      t.from =
+          static_cast<size_t>(std::find(graph.roots.begin(), graph.roots.end(), now) - graph.roots.begin());
+    } else {
+      t.is_root = false;
+      t.from = binder.source(now.node(), now.index());
+    }
+    out.targets.push_back(std::move(t));
+  }
+  bind_returned(out, returned, binder);
+  bind_numbers(out, graph, r, perturbed, plain);
+  for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
+  written.clear();
+  for (auto& f : r.found) f.value = Value();  // what only the graph holds may be given to the program
+  r.uploads.clear();
+  for (auto& s : out.sources)  // a copy of something that is gone: it cannot change any more
+    if (s.kind == Source::Kind::host && s.host.use_count() == 1 && s.host.storage().use_count() == 1)
+      s.kind = Source::Kind::constant, s.host = at::Tensor();
+  out.compiled = exec::compute(graph, out.device, "compiled step");
+  return out;
+}
+
+std::string difference(const Recorded& before, const Recorded& now) {
+  if (!now.trouble.empty()) return now.trouble;
+  auto lists_differ = [](const auto& a, const auto& b) {
+    return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) { return x.same(y); });
+  };
+  if (before.hash != now.hash) return "its ops or shapes differed from one call to the next";
+  if (lists_differ(before.sources, now.sources)) return "it read other tensors than in the call before";
+  if (lists_differ(before.targets, now.targets) || before.returned != now.returned)
+    return "it wrote or returned other tensors than in the call before";
+  for (size_t i = 0; i < now.numbers.size(); ++i) {
+    const auto &a = before.numbers[i], &b = now.numbers[i];
+    if (a.kind != b.kind || a.index != b.index) return "a number of " + b.user + " came from somewhere else";
+    if (a.kind != NumberSource::Kind::constant) continue;
+    if (a.value.real != b.value.real || a.value.integer != b.value.integer)
+      return "a number of " + b.user + " changed on the host from " +
+             std::to_string(a.value.dtype == DType::s64 ? static_cast<double>(a.value.integer)
+                                                        : a.value.real) +
+             " to " +
+             std::to_string(b.value.dtype == DType::s64 ? static_cast<double>(b.value.integer)
+                                                        : b.value.real) +
+             " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
+             "its)";
+  }
+  return {};
+}
+
+}  // namespace tpubridge::device
