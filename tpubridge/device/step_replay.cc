@@ -43,13 +43,11 @@ bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
     case Source::Kind::argument:
       storages_[i] = &storage_of(arguments[s.argument]);
       break;
-    case Source::Kind::captured: {
-      auto alive = s.storage.lock();
-      if (!alive) return false;
-      storages_[i] = static_cast<Storage*>(alive.get());
-      held_.push_back(std::move(alive));
+    case Source::Kind::captured:
+      // Its memory stays while we hold the mutex: freeing a storage takes it.
+      if (s.storage.expired()) return false;
+      storages_[i] = s.identity;
       break;
-    }
     case Source::Kind::host_argument: {
       const at::Tensor dense = arguments[s.argument].contiguous();
       values_[i] = exec::to_device(dense.const_data_ptr(), *s.shape, {}, r_.device);
@@ -71,7 +69,6 @@ bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
 }
 
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
-  held_.clear();
   storages_.assign(r_.sources.size(), nullptr);
   values_.resize(r_.sources.size());
   for (size_t i = 0; i < r_.sources.size(); ++i)
@@ -134,7 +131,7 @@ void Replay::execute() {
   exec::count_execution(false, 0);
 }
 
-Value Replay::result(const Target& t, size_t) {
+Value Replay::result(const Target& t) {
   if (!t.is_root) {
     const auto& s = storages_[t.from];
     return s ? s->slot.value() : values_[t.from] ? values_[t.from] : r_.sources[t.from].value;
@@ -146,30 +143,45 @@ Value Replay::result(const Target& t, size_t) {
   return made;
 }
 
+// State that nobody else looks at gets the new buffer in the place of the old one.
+bool Replay::swap_in(const Target& t, Storage& s) {
+  const Value& v = s.slot.value();
+  if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1 ||
+      uses_[t.from] != 1)
+    return false;
+  const auto& data = v->data(0);
+  if (!data || data.use_count() != 1) return false;
+  auto& buffer = static_cast<exec::BufferData&>(*data).buffer;
+  if (&buffer.shape() != &outputs_[t.from].shape()) return false;
+  buffer = std::move(outputs_[t.from]);
+  return true;
+}
+
 void Replay::put(const std::vector<at::Tensor>& arguments) {
   results_.assign(r_.results.size(), Value());
   fresh_.assign(r_.targets.size(), {});
-  std::vector<Value> values;  // before anything is overwritten: some are passed from storage to storage
-  values.reserve(r_.targets.size());
-  for (const auto& t : r_.targets) values.push_back(result(t, 0));
-  results_.clear();
+  // Before anything is overwritten: what is passed from storage to storage.
+  std::vector<std::pair<size_t, Value>> passed;
+  for (size_t i = 0; i < r_.targets.size(); ++i)
+    if (!r_.targets[i].is_root) passed.emplace_back(i, result(r_.targets[i]));
   for (size_t i = 0; i < r_.targets.size(); ++i) {
     const auto& t = r_.targets[i];
-    c10::intrusive_ptr<c10::StorageImpl> alive;
-    Storage* s = nullptr;
-    if (t.kind == Target::Kind::argument) {
-      s = &storage_of(arguments[t.argument]);
-    } else if (t.kind == Target::Kind::fresh && t.returned) {
-      fresh_[i] = new_storage(t.bytes, r_.device);
-      s = static_cast<Storage*>(fresh_[i].get());
-    } else {
-      alive = t.storage.lock();
-      s = static_cast<Storage*>(alive.get());
-    }
+    if (t.kind == Target::Kind::fresh && t.returned) fresh_[i] = new_storage(t.bytes, r_.device);
+    Storage* s = fresh_[i] ? static_cast<Storage*>(fresh_[i].get()) : target_storage(t, arguments);
     if (!s) continue;  // a gradient or the like that nobody holds any more
-    s->slot.set(std::move(values[i]));
-    s->geometry = t.geometry;
+    if (t.is_root && !swap_in(t, *s)) s->slot.set(result(t));
+    if (s->geometry != t.geometry) s->geometry = t.geometry;
   }
+  for (auto& [i, v] : passed)
+    if (Storage* s =
+            fresh_[i] ? static_cast<Storage*>(fresh_[i].get()) : target_storage(r_.targets[i], arguments))
+      s->slot.set(std::move(v));
+  results_.clear();
+}
+
+Storage* Replay::target_storage(const Target& t, const std::vector<at::Tensor>& arguments) {
+  if (t.kind == Target::Kind::argument) return &storage_of(arguments[t.argument]);
+  return t.storage.expired() ? nullptr : t.identity;
 }
 
 std::vector<at::Tensor> Replay::make_returned(const std::vector<at::Tensor>& arguments) {
@@ -208,7 +220,6 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   put(arguments);
   auto out = make_returned(arguments);
   outputs_.clear();
-  held_.clear();
   fresh_.clear();
   std::fill(values_.begin(), values_.end(), Value());
   return out;

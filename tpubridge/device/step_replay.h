@@ -20,7 +20,9 @@ class Replay {
   void pack_numbers(const std::vector<double>& numbers);
   void execute();
   void put(const std::vector<at::Tensor>& arguments);
-  [[nodiscard]] trace::Value result(const Target& t, size_t times);
+  [[nodiscard]] trace::Value result(const Target& t);
+  bool swap_in(const Target& t, Storage& s);
+  static Storage* target_storage(const Target& t, const std::vector<at::Tensor>& arguments);
   std::vector<at::Tensor> make_returned(const std::vector<at::Tensor>& arguments);
 
   struct Pack {
@@ -40,7 +42,7 @@ class Replay {
   std::vector<int64_t> keep_;
   std::vector<pjrt::Buffer> outputs_;
   std::vector<trace::Value> results_;  // per root, where made already
-  std::vector<c10::intrusive_ptr<c10::StorageImpl>> held_, fresh_;
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;
 };
 
 }  // namespace tpubridge::device

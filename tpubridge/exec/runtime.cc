@@ -2,7 +2,10 @@
 #include "tpubridge/exec/runtime.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/ledger.h"
@@ -20,8 +23,9 @@ namespace {
 
 // A child of fork() has none of the plugin's threads: every use of the device would hang.
 pid_t opened_by = 0;
+std::atomic<bool> forked{false};  // asking for the process number at every buffer would cost a system call
 void check_process() {
-  if (opened_by == 0 || opened_by == getpid()) return;
+  if (!forked.load(std::memory_order_relaxed)) return;
   throw TPUDeviceError("the device was opened before this process was forked, and cannot be used in it",
                        {{"opened by", std::to_string(opened_by)}, {"this process", std::to_string(getpid())}},
                        "Fork before the first use of the device, or start a new program (exec).");
@@ -33,6 +37,7 @@ pjrt::Client& client() {
   static const auto* opened = [] {
     auto* c = new std::shared_ptr<pjrt::Client>(pjrt::open());
     opened_by = getpid();
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
     return c;
   }();
   check_process();
