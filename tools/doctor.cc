@@ -88,6 +88,7 @@ int run(const Options& options, bool json) {
   parts.push_back(look_at_environment());
   parts.push_back(look_at_libraries(parts[1]));
   parts.push_back(look_at_tpu(options.lock_file));
+  parts.push_back(look_at_fit());
   parts.push_back(look_at_cache());
 
   const int64_t problems = count(parts, Level::problem);

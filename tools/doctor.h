@@ -28,6 +28,7 @@ struct Part {
 [[nodiscard]] Part look_at_environment();
 [[nodiscard]] Part look_at_libraries(const Part& plugins);
 [[nodiscard]] Part look_at_tpu(const std::string& lock_file);
+[[nodiscard]] Part look_at_fit();
 [[nodiscard]] Part look_at_cache();
 
 // The child's job: opens the plugin, multiplies two matrices on each of its devices, and returns what it

@@ -168,6 +168,32 @@ TEST(DoctorTpu, NamesTheProcessThatHoldsTheLock) {
   EXPECT_THAT(d.report["tpu"]["held_by"][0]["command"].get<std::string>(), HasSubstr("test_tools"));
 }
 
+TEST(DoctorFit, SaysWhatCompilingForATpuNeeds) {
+  const std::string built = std::string(BUILD_DIR) + "/bin/tpubridge-aot";
+  const Doctor plain({"--plugin", "cpu"});
+  EXPECT_EQ(plain.code, 0);  // it may be left out
+  if (std::filesystem::exists(built)) {
+    EXPECT_EQ(plain.report["fit"]["tpubridge-aot"], built);
+  } else {
+    json missing = plain.finding("fit", "tpubridge-aot");
+    EXPECT_EQ(missing["level"], "note");
+    EXPECT_THAT(missing["action"].get<std::string>(), HasSubstr("make aot"));
+  }
+  const File child("child", "#!/bin/sh\n"), library("libtpu.so", "");
+  const Doctor ready({"--plugin", "cpu"},
+                     {{"TPUBRIDGE_AOT_CHILD", child.str()}, {"TPUBRIDGE_LIBTPU", library.str()}});
+  EXPECT_EQ(ready.code, 0);
+  EXPECT_EQ(ready.report["fit"],
+            json({{"tpubridge-aot", child.str()}, {"libtpu", library.str()}, {"ready", true}}));
+  const Doctor wrong({"--plugin", "cpu"},
+                     {{"TPUBRIDGE_AOT_CHILD", "/nix/aot"}, {"TPUBRIDGE_LIBTPU", library.str()}});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.report["fit"]["ready"], false);
+  json finding = wrong.finding("fit", "TPUBRIDGE_AOT_CHILD names a file that is not there");
+  EXPECT_EQ(finding["level"], "problem");
+  EXPECT_EQ(finding["facts"], json({"path: /nix/aot"}));
+}
+
 TEST(DoctorCache, FolderThatCannotBe) {
   const File file("file", "");
   const Doctor d({"--plugin", "cpu"}, {{"TPUBRIDGE_CACHE_DIR", file.str() + "/cache"}});

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "tpubridge/aot/generations.h"
-#include "tpubridge/aot/locate.h"
 #include "tpubridge/aot/protocol.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/subprocess.h"

@@ -55,7 +55,8 @@ struct FitResult {
   int chips = 0, devices = 0;
 
   int64_t hbm_bytes = 0;  // what a program may use
-  int64_t needed = 0;     // what this one does, code included; where it does not compile, as the compiler rounds it
+  int64_t needed =
+      0;  // what this one does, code included; where it does not compile, as the compiler rounds it
   int64_t arguments = 0, outputs = 0, temporaries = 0, aliased = 0, code = 0, peak = 0;
 
   double flops = 0, bytes_accessed = 0;   // of one run
@@ -92,5 +93,8 @@ struct FitControl {
 [[nodiscard]] Path child_program();
 // $TPUBRIDGE_LIBTPU, $TPU_LIBRARY_PATH, what the build found, or an installed wheel. Throws PluginError.
 [[nodiscard]] Path libtpu_library();
+// The command that runs the child: itself, or qemu in front of it where it is built for another machine.
+// Throws PluginError where qemu is missing.
+[[nodiscard]] std::vector<std::string> child_command(const Path& child);
 
 }  // namespace tpubridge::aot

@@ -1,5 +1,4 @@
-#include "tpubridge/aot/locate.h"
-
+// Where the child and libtpu are, and how the child is started on this machine.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>

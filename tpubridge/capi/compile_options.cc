@@ -38,7 +38,8 @@ std::string build_options(const CompileOptions& o) {
       protozero::pbf_writer computation(assignment, 3);
       std::vector<int64_t> ids;
       for (int r = 0; r < o.num_replicas; ++r)
-        ids.push_back(o.devices[static_cast<size_t>(r * o.num_partitions + p)]);
+        ids.push_back(o.devices[static_cast<size_t>(r) * static_cast<size_t>(o.num_partitions) +
+                                static_cast<size_t>(p)]);
       computation.add_packed_int64(1, ids.begin(), ids.end());
     }
     build.add_message(9, text);
