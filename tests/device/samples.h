@@ -20,10 +20,31 @@ struct Sample {
   double tolerance = 1;                         // times the tolerance of the type
 };
 
+using Call = Tensors (*)(const Tensors&);
+using Sizes = std::vector<std::vector<int64_t>>;
+// Tensors of these sizes, all of the given type.
+[[nodiscard]] Sample sample(std::string row, Call f, Sizes sizes, std::string dtypes = "f",
+                            double tolerance = 4, bool gradient = true);
+// One tensor, int64 places below `below`, and perhaps a source.
+[[nodiscard]] Sample indexed_sample(std::string row, Call f, std::vector<int64_t> x,
+                                    std::vector<int64_t> index, int64_t below,
+                                    std::vector<int64_t> source = {}, std::string dtypes = "fi",
+                                    bool gradient = true);
+// `expr` gives the results, separated by commas, of the inputs t[0], t[1], …
+#define SAMPLE(row, expr, ...) \
+  sample(                      \
+      row, [](const Tensors& t) -> Tensors { return {expr}; }, __VA_ARGS__)
+#define INDEXED(row, expr, ...) \
+  indexed_sample(               \
+      row, [](const Tensors& t) -> Tensors { return {expr}; }, __VA_ARGS__)
+
 [[nodiscard]] std::vector<Sample> elementwise_samples();
 [[nodiscard]] std::vector<Sample> reduction_samples();
 [[nodiscard]] std::vector<Sample> network_samples();
 [[nodiscard]] std::vector<Sample> index_samples();
+[[nodiscard]] std::vector<Sample> attention_samples();
+// All of them.
+[[nodiscard]] std::vector<Sample> all_samples();
 
 // Reproducible inputs of any type: floats in (low, high), integers in [-5, 6), bools at random.
 [[nodiscard]] torch::Tensor make(torch::IntArrayRef sizes, torch::Dtype dtype, double low = -2,

@@ -3,16 +3,6 @@
 
 namespace tpubridge {
 
-torch::Tensor make(torch::IntArrayRef sizes, torch::Dtype dtype, double low, double high) {
-  if (dtype == torch::kBool) return torch::randint(0, 2, sizes).to(dtype);
-  if (!torch::isFloatingType(dtype)) return torch::randint(-5, 6, sizes).to(dtype);
-  return (torch::rand(sizes, torch::kDouble) * (high - low) + low).to(dtype);
-}
-
-torch::Tensor places(torch::IntArrayRef sizes, int64_t below) {
-  return torch::randint(0, below, sizes, torch::kLong);
-}
-
 namespace {
 
 using Unary = torch::Tensor (*)(const torch::Tensor&);

@@ -25,23 +25,6 @@ Sample reduce(std::string row, Tensors (*f)(const torch::Tensor&), std::string d
     return {std::get<0>(r), std::get<1>(r)};          \
   } __VA_OPT__(, ) __VA_ARGS__)
 
-Sample product(std::string row, Tensors (*f)(const Tensors&), std::vector<std::vector<int64_t>> sizes,
-               std::string dtypes = "fbi") {
-  return {std::move(row),
-          f,
-          [sizes](torch::Dtype d) {
-            Tensors t;
-            for (const auto& s : sizes) t.push_back(make(s, d));
-            return t;
-          },
-          std::move(dtypes),
-          true,
-          4};
-}
-#define PRODUCT(row, expr, ...) \
-  product(                      \
-      row, [](const Tensors& t) -> Tensors { return {expr}; }, __VA_ARGS__)
-
 }  // namespace
 
 std::vector<Sample> reduction_samples() {
@@ -92,22 +75,20 @@ std::vector<Sample> reduction_samples() {
       PAIR("sort.stable", x.sort(true, 0, true), "f"),
       PAIR("topk", x.topk(3, -1), "f"),
       PAIR("topk", x.topk(2, 1, false), "f"),
-      PRODUCT("mm", t[0].mm(t[1]), {{3, 4}, {4, 5}}, "fbdi"),
-      PRODUCT("mm", t[0].t().mm(t[1].t()), {{4, 3}, {5, 4}}, "fb"),
-      PRODUCT("bmm", t[0].bmm(t[1]), {{2, 3, 4}, {2, 4, 5}}),
-      PRODUCT("mv", t[0].mv(t[1]), {{3, 4}, {4}}, "f"),
-      PRODUCT("dot", t[0].dot(t[1]), {{4}, {4}}, "f"),
-      PRODUCT("addmm", torch::addmm(t[0], t[1], t[2]), {{5}, {3, 4}, {4, 5}}, "fb"),
-      PRODUCT("addmm", torch::addmm(t[0], t[1], t[2], 0.5, 2), {{3, 5}, {3, 4}, {4, 5}}, "f"),
-      PRODUCT("baddbmm", torch::baddbmm(t[0], t[1], t[2], 0.5), {{2, 3, 5}, {2, 3, 4}, {2, 4, 5}}, "f"),
-      PRODUCT("addmv", torch::addmv(t[0], t[1], t[2]), {{3}, {3, 4}, {4}}, "f"),
-      PRODUCT("mm", torch::matmul(t[0], t[1]), {{2, 3, 4}, {4, 5}}, "f"),
-      PRODUCT("cat", torch::cat({t[0], t[1]}, 1), {{2, 3, 4}, {2, 1, 4}}),
-      PRODUCT("cat", torch::stack({t[0], t[1]}, -1), {{2, 3}, {2, 3}}, "f"),
-      PRODUCT("addmm", torch::linear(t[0], t[1], t[2]), {{2, 3, 4}, {5, 4}, {5}}, "f"),
-      PRODUCT("bmm", torch::scaled_dot_product_attention(t[0], t[1], t[2], {}, 0.0, true),
-              {{2, 2, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 3}}, "f"),
-      PRODUCT("mm", torch::einsum("bij,bkj->bik", {t[0], t[1]}), {{2, 3, 4}, {2, 5, 4}}, "f"),
+      SAMPLE("mm", t[0].mm(t[1]), {{3, 4}, {4, 5}}, "fbdi"),
+      SAMPLE("mm", t[0].t().mm(t[1].t()), {{4, 3}, {5, 4}}, "fb"),
+      SAMPLE("bmm", t[0].bmm(t[1]), {{2, 3, 4}, {2, 4, 5}}, "fbi"),
+      SAMPLE("mv", t[0].mv(t[1]), {{3, 4}, {4}}, "f"),
+      SAMPLE("dot", t[0].dot(t[1]), {{4}, {4}}, "f"),
+      SAMPLE("addmm", torch::addmm(t[0], t[1], t[2]), {{5}, {3, 4}, {4, 5}}, "fb"),
+      SAMPLE("addmm", torch::addmm(t[0], t[1], t[2], 0.5, 2), {{3, 5}, {3, 4}, {4, 5}}, "f"),
+      SAMPLE("baddbmm", torch::baddbmm(t[0], t[1], t[2], 0.5), {{2, 3, 5}, {2, 3, 4}, {2, 4, 5}}, "f"),
+      SAMPLE("addmv", torch::addmv(t[0], t[1], t[2]), {{3}, {3, 4}, {4}}, "f"),
+      SAMPLE("mm", torch::matmul(t[0], t[1]), {{2, 3, 4}, {4, 5}}, "f"),
+      SAMPLE("cat", torch::cat({t[0], t[1]}, 1), {{2, 3, 4}, {2, 1, 4}}, "fbi"),
+      SAMPLE("cat", torch::stack({t[0], t[1]}, -1), {{2, 3}, {2, 3}}, "f"),
+      SAMPLE("addmm", torch::linear(t[0], t[1], t[2]), {{2, 3, 4}, {5, 4}, {5}}, "f"),
+      SAMPLE("mm", torch::einsum("bij,bkj->bik", {t[0], t[1]}), {{2, 3, 4}, {2, 5, 4}}, "f"),
   };
   return s;
 }

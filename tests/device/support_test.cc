@@ -24,12 +24,11 @@ struct Proof {
 
 std::map<std::string, Proof> proofs() {
   std::map<std::string, Proof> out;
-  for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples()})
-    for (const auto& s : family) {
-      auto& p = out[s.row];
-      p.types.insert(s.dtypes.begin(), s.dtypes.end());
-      p.gradient |= s.gradient;
-    }
+  for (const auto& s : all_samples()) {
+    auto& p = out[s.row];
+    p.types.insert(s.dtypes.begin(), s.dtypes.end());
+    p.gradient |= s.gradient;
+  }
   return out;
 }
 

@@ -2,32 +2,34 @@
 #include "tpubridge/hlo/random.h"
 
 #include "tpubridge/hlo/chlo.h"
-#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/random_bits.h"
 
 namespace tpubridge::lower {
+
+Value random_bits(Value seed, Value offset, DType type, const Dims& dims) {
+  auto word = [](Value v) { return reshaped(hlo::bitcast_convert(v, DType::u64), {1}); };
+  const Value state = hlo::concatenate({word(seed), word(offset)}, 0);
+  return hlo::rng_bit_generator(state, Shape{type, dims}, hlo::RngAlgorithm::three_fry).second;
+}
+
+// As many random bits as the mantissa has.
+Value random_unit(Value seed, Value offset, DType type, const Dims& dims) {
+  const bool wide = type == DType::f64;
+  const Value b = random_bits(seed, offset, wide ? DType::u64 : DType::u32, dims);
+  const Value u = hlo::convert(hlo::shift_right_logical(b, like(b, wide ? 11 : 8)), wide ? type : DType::f32);
+  return hlo::multiply(u, like(u, wide ? 0x1p-53 : 0x1p-24));
+}
+
 namespace {
 
 using hlo::Direction;
 
 // The last two arguments of a random op are the seed and the offset.
 Value bits_of(Context& c, DType type, const Dims& dims) {
-  auto word = [&](size_t from_end) {
-    return reshaped(hlo::bitcast_convert(c.in(c.arg_count() - from_end), DType::u64), {1});
-  };
-  const Value state = hlo::concatenate({word(2), word(1)}, 0);
-  return hlo::rng_bit_generator(state, Shape{type, dims}, hlo::RngAlgorithm::three_fry).second;
+  return random_bits(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), type, dims);
 }
-
-// [0, 1): as many random bits as the mantissa has.
-Value unit(Context& c, DType t, const Dims& dims) {
-  if (t == DType::f64) {
-    const Value b = bits_of(c, DType::u64, dims);
-    return hlo::multiply(hlo::convert(hlo::shift_right_logical(b, like(b, 11)), t),
-                         fill(c.b, t, dims, 0x1p-53));
-  }
-  const Value b = bits_of(c, DType::u32, dims);
-  return hlo::multiply(hlo::convert(hlo::shift_right_logical(b, like(b, 8)), DType::f32),
-                       fill(c.b, DType::f32, dims, 0x1p-24));
+Value unit(Context& c, DType type, const Dims& dims) {
+  return random_unit(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), type, dims);
 }
 
 // self, from, to

@@ -1,0 +1,55 @@
+// Operands by their place.
+#include "tpubridge/device/arguments.h"
+
+#include "tpubridge/device/storage.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::device {
+
+using trace::Node;
+using trace::Ref;
+
+Ref Arguments::put(trace::Value v) {
+  operands_.push_back(std::move(v));
+  return Ref{static_cast<int>(operands_.size()) - 1};
+}
+
+Ref Arguments::read_operand(const at::Tensor& t) {
+  if (!t.defined()) return {};
+  TORCH_CHECK(t.device() == device_ || (t.device().is_cpu() && t.dim() == 0),
+              "Expected all tensors to be on the same device, but found at least two devices, ", device_,
+              " and ", t.device(), "!");
+  if (is_tpu(t)) return put(read(t));
+  return put(exec::to_device(t.const_data_ptr(), shape_of(t), {}, device_.index()));
+}
+
+void Arguments::tensor(const at::Tensor& t) {
+  if (t.defined() && t.device().is_cpu() && t.dim() == 0 && t.is_floating_point())
+    return number(t.item<double>(), t.scalar_type() == at::kDouble);
+  args_.emplace_back(read_operand(t));
+}
+
+void Arguments::tensors(at::TensorList list) {
+  std::vector<Ref> refs;
+  refs.reserve(list.size());
+  for (const at::Tensor& t : list) refs.push_back(read_operand(t));
+  args_.emplace_back(std::move(refs));
+}
+
+void Arguments::number(double v, bool wide) {
+  args_.emplace_back(
+      put(Node::number({.dtype = wide ? DType::f64 : DType::f32, .real = v}, device_.index())));
+}
+
+void Arguments::word(uint64_t bits) {
+  args_.emplace_back(
+      put(Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(bits)}, device_.index())));
+}
+
+std::vector<trace::Value> Arguments::record(const lower::Row* row, std::vector<Shape> shapes) && {
+  const DType common = shapes.at(0).dtype;
+  return device::record(row, std::move(operands_), std::move(args_), std::move(shapes), device_.index(),
+                        common);
+}
+
+}  // namespace tpubridge::device
