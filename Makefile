@@ -8,7 +8,7 @@ export TPU_SKIP_MDS_QUERY = 1
 
 .PHONY: help demo test build bench aot asan format lint clean deps configure
 help:
-	@echo "make demo    set up, build, look at this machine and run a program on it"
+	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
