@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
@@ -60,14 +59,13 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index) {
     throw Forbidden("a program would be compiled inside an expect_no_compile() scope",
                     {{"ops", std::to_string(graph.nodes.size())}},
                     "Shapes, element types or the ops themselves differ from what ran before.");
-  const auto start = std::chrono::steady_clock::now();
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (client().platform_name() == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  auto compiled = std::make_shared<const Compiled>(
-      Compiled{client().compile(pjrt::Program{text}, options, signature(graph, donated)), donated});
-  count_execution(true, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  auto found = programs().get(pjrt::Program{text}, options, signature(graph, donated));
+  count_execution(found.source == cache::Source::compiler, found.seconds);
+  auto compiled = std::make_shared<const Compiled>(Compiled{std::move(found.program), donated});
   remember(graph.hash, key, compiled);
   return compiled;
 }
@@ -99,7 +97,7 @@ std::vector<pjrt::Buffer> run(const Graph& graph, int device_index) {
       keep.push_back(i);
   pjrt::ExecuteOptions options;
   options.not_donatable = keep;
-  return compiled->program.execute(arguments, options);
+  return compiled->program->execute(arguments, options);
 }
 
 void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
@@ -127,6 +125,8 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
     resolve(graph, run(graph, device_index));
   } catch (const Forbidden&) {
     throw;
+  } catch (const XLACompilationTimeoutError&) {
+    throw;  // the compile goes on: whoever asks again may have the values
   } catch (...) {
     for (const auto& r : graph.roots)
       if (r->is_pending()) r->poison(std::current_exception());

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tpubridge/cache/counts.h"
+
 namespace tpubridge {
 
 struct Metrics {
@@ -14,8 +16,9 @@ struct Metrics {
   int64_t executions = 0;
   int64_t compiles = 0;
   double compile_seconds = 0;
-  int64_t cache_hits = 0;                    // programs that ran without compiling
-  int64_t cache_entries = 0;                 // programs held at the moment
+  int64_t cache_hits = 0;     // programs that ran without compiling
+  int64_t cache_entries = 0;  // programs held at the moment
+  cache::DiskCounts disk;     // programs loaded from disk instead of compiled, and stored there
   std::map<std::string, int64_t> fallbacks;  // ops that ran on the CPU, by name
   double fallback_seconds = 0;
   std::map<std::string, int64_t> synchronising;  // ops whose result shape depends on data, by name

@@ -1,5 +1,7 @@
-// Shows a plugin the CPU as it is, where the machine hides a part of it. Internal to the folder.
+// Shows a plugin the CPU as it is, where the machine hides a part of it. Not for users.
 #pragma once
+
+#include <string>
 
 namespace tpubridge::pjrt {
 
@@ -7,5 +9,8 @@ namespace tpubridge::pjrt {
 // SVE: then the first vectorised program kills the process (SIGILL). Where that is so, `library` (of dlopen)
 // is made to read a model of the same family without SVE from /proc/cpuinfo. Does nothing anywhere else.
 void hide_sve_if_missing(void* library);
+
+// /proc/cpuinfo as a plugin reads it; empty where it cannot be read.
+[[nodiscard]] std::string cpuinfo_for_plugins();
 
 }  // namespace tpubridge::pjrt
