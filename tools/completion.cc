@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "tools/commands.h"
@@ -17,7 +18,8 @@ struct Choice {
 
 struct Commands {
   std::vector<Choice> names;
-  std::vector<std::vector<Choice>> options;  // beside names
+  std::vector<std::vector<Choice>> options;  // beside names; those of its own subcommands too
+  std::vector<std::vector<Choice>> second;   // beside names: words that must follow it, where there are any
 };
 
 // A description in a line that no shell can trip over.
@@ -28,16 +30,29 @@ std::string plain(std::string text) {
   return text;
 }
 
+bool all(const CLI::App*) { return true; }
+
+void add_options(const CLI::App& app, std::vector<Choice>& to) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    for (const std::string& name : option->get_lnames())
+      if (std::ranges::find(to, "--" + name, &Choice::word) == to.end())
+        to.push_back({"--" + name, plain(option->get_description())});
+  }
+}
+
 Commands describe(const CLI::App& root) {
   Commands out;
-  for (const CLI::App* sub : root.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* sub : root.get_subcommands(all)) {
     out.names.push_back({sub->get_name(), plain(sub->get_description())});
     auto& options = out.options.emplace_back();
-    for (const CLI::Option* option : sub->get_options()) {
-      if (option->get_group().empty()) continue;  // hidden
-      for (const std::string& name : option->get_lnames())
-        options.push_back({"--" + name, plain(option->get_description())});
+    auto& second = out.second.emplace_back();
+    add_options(*sub, options);
+    for (const CLI::App* inner : sub->get_subcommands(all)) {
+      second.push_back({inner->get_name(), plain(inner->get_description())});
+      add_options(*inner, options);
     }
+    if (sub->get_name() == "completion") second = {{"bash", ""}, {"zsh", ""}, {"fish", ""}};
   }
   return out;
 }
@@ -51,11 +66,12 @@ std::string words(const std::vector<Choice>& choices) {
 std::string bash(const Commands& commands) {
   std::string cases;
   for (size_t i = 0; i < commands.names.size(); ++i)
-    cases += fmt::format("    {}) options='{}' ;;\n", commands.names[i].word, words(commands.options[i]));
+    cases += fmt::format("    {}) options='{}' second='{}' ;;\n", commands.names[i].word,
+                         words(commands.options[i]), words(commands.second[i]));
   return fmt::format(
       R"(# tpubridge completion for bash: add  source <(tpubridge completion bash)  to ~/.bashrc
 _tpubridge() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} options=
+  local word=${{COMP_WORDS[COMP_CWORD]}} options= second=
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     COMPREPLY=($(compgen -W '{} --help --version' -- "$word"))
@@ -65,8 +81,8 @@ _tpubridge() {{
 {}  esac
   if [[ $word == -* ]]; then
     COMPREPLY=($(compgen -W "$options" -- "$word"))
-  elif [[ ${{COMP_WORDS[1]}} == completion ]]; then
-    COMPREPLY=($(compgen -W 'bash zsh fish' -- "$word"))
+  elif [[ -n $second ]] && ((COMP_CWORD == 2)); then
+    COMPREPLY=($(compgen -W "$second" -- "$word"))
   else
     compopt -o filenames
     COMPREPLY=($(compgen -f -- "$word"))
@@ -84,8 +100,9 @@ std::string zsh(const Commands& commands) {
     names += fmt::format("    '{}:{}'\n", c.word, c.help);
     cases += fmt::format("    {}) _arguments", c.word);
     for (const Choice& o : commands.options[i]) cases += fmt::format(" \\\n      '*{}[{}]'", o.word, o.help);
-    cases +=
-        fmt::format(" \\\n      '*:file:{}' ;;\n", c.word == "completion" ? "(bash zsh fish)" : "_files");
+    if (!commands.second[i].empty())
+      cases += fmt::format(" \\\n      '1:what:({})'", words(commands.second[i]));
+    cases += " \\\n      '*:file:_files' ;;\n";
   }
   return fmt::format(R"(#compdef tpubridge
 # tpubridge completion for zsh: add  source <(tpubridge completion zsh)  to ~/.zshrc, after compinit
@@ -119,8 +136,15 @@ std::string fish(const Commands& commands) {
     for (const Choice& o : commands.options[i])
       out += fmt::format("complete -c tpubridge -n '__fish_seen_subcommand_from {}' -l {} -d '{}'\n", c.word,
                          o.word.substr(2), o.help);
+    if (commands.second[i].empty()) continue;
+    const std::string choices = words(commands.second[i]);
+    out += fmt::format(
+        "complete -c tpubridge -n '__fish_seen_subcommand_from {}; and not __fish_seen_subcommand_from {}' "
+        "-f "
+        "-a '{}'\n",
+        c.word, choices, choices);
   }
-  return out + "complete -c tpubridge -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'\n";
+  return out;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tools/run_report.h"
 #include "tools/session.h"
 #include "tpubridge/base/tensor_file.h"
+#include "tpubridge/cache/programs.h"
 
 namespace tpubridge::tools {
 namespace {
@@ -52,22 +53,6 @@ int terminal_columns() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
-
-// Says on a terminal what takes its time, and takes it back.
-class Progress {
- public:
-  Progress(const std::string& text, bool json) : shown_(!json && coloured(stderr)) {
-    if (shown_) fmt::print(stderr, "{} …", text), std::fflush(stderr);
-  }
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
- private:
-  bool shown_;
-};
 
 using Buffers = std::vector<std::vector<pjrt::Buffer>>;  // a list a device
 
@@ -117,9 +102,9 @@ class Runner {
   Buffers buffers_;
 };
 
-pjrt::LoadedExecutable compile(const pjrt::Client& client, const ProgramFile& program) {
+cache::Found compile(const pjrt::Client& client, const ProgramFile& program) {
   try {
-    return client.compile({program.code}, compile_options(program));
+    return cache::ProgramCache(client).get({program.code}, compile_options(program));
   } catch (const Error& e) {
     if (const auto located = locate(e, program)) std::rethrow_exception(located);
     throw;
@@ -174,14 +159,13 @@ std::shared_ptr<pjrt::Client> open(const Options& options, const ProgramFile& pr
   return open_client(options.plugin, options.devices || needed == 1 ? options.devices : needed);
 }
 
-RunReport execute(const Options& options, const ProgramFile& program, const pjrt::Client& client, bool json) {
+RunReport execute(const Options& options, const ProgramFile& program, const pjrt::Client& client) {
   RunReport report;
   set_phase("compiling");
-  std::optional<Progress> progress(std::in_place, "compiling " + options.file, json);
-  const auto start = std::chrono::steady_clock::now();
-  const pjrt::LoadedExecutable compiled = compile(client, program);
-  report.compile_s = seconds_since(start);
-  progress.reset();
+  const cache::Found found = compile(client, program);
+  const pjrt::LoadedExecutable& compiled = *found.program;
+  report.compile_s = found.seconds;
+  report.from_disk = found.source == cache::Source::disk;
   if (!compiled.signature())
     throw UnsupportedError("this plugin does not tell what the program takes",
                            {{"plugin", client.plugin().path()}});
@@ -210,7 +194,7 @@ int run(const Options& options, bool json) {
   check_options(options);
   const ProgramFile program = read(options);
   const auto client = open(options, program);
-  RunReport report = execute(options, program, *client, json);
+  RunReport report = execute(options, program, *client);
 
   set_phase("saving");
   if (options.show == "ascii")

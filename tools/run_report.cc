@@ -54,8 +54,8 @@ ordered_json output_json(const HostTensor& tensor) {
 }
 
 std::string timing_text(const RunReport& r) {
-  std::string out =
-      fmt::format("compiled in {}, first run {}", human_time(r.compile_s), human_time(r.first_run_s));
+  std::string out = fmt::format("{} in {}, first run {}", r.from_disk ? "loaded from the cache" : "compiled",
+                                human_time(r.compile_s), human_time(r.first_run_s));
   if (r.repeat_s.empty()) return out;
   const Spread s = spread(r.repeat_s);
   return out + fmt::format(", then {}: median {}, {} to {}",
@@ -114,6 +114,7 @@ ordered_json to_json(const RunReport& r) {
         {"aliased", r.memory.aliased},
         {"temporaries", r.memory.temporaries},
         {"code", r.memory.code}}},
+      {"program_from", r.from_disk ? "disk" : "compiler"},
       {"compile_s", r.compile_s},
       {"first_run_s", r.first_run_s},
   };

@@ -17,6 +17,7 @@ struct RunReport {
   std::vector<Shape> parameters;
   pjrt::ProgramMemory memory;
   double compile_s = 0, first_run_s = 0;
+  bool from_disk = false;              // then compile_s is the time of loading
   std::vector<double> repeat_s;        // may be empty
   std::vector<HostTensor> outputs;     // out0, out1, …; on several devices out0.0, out0.1, …, out1.0, …
   std::string saved_to, picture_file;  // empty where nothing was saved

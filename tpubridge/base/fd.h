@@ -1,4 +1,4 @@
-// An open file descriptor, and reads and writes that go on until all is done. For the sources of base/ alone.
+// An open file descriptor, and reads and writes that go on until all is done. Not for users.
 #pragma once
 
 #include <sys/stat.h>

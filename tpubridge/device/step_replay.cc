@@ -127,7 +127,7 @@ void Replay::execute() {
   exec::check_memory(r_.device, r_.compiled->needs, "a compiled step");
   pjrt::ExecuteOptions options;
   options.not_donatable = keep_;
-  outputs_ = r_.compiled->program.execute(inputs_, options);
+  outputs_ = r_.compiled->program->execute(inputs_, options);
   exec::count_execution(false, 0);
 }
 

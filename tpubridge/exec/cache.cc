@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -40,7 +41,7 @@ struct Cache {
   }
 };
 
-Cache& cache() {
+Cache& memory() {
   static auto* c = new Cache;  // executables must not die after the plugin's own statics
   return *c;
 }
@@ -48,7 +49,7 @@ Cache& cache() {
 }  // namespace
 
 std::shared_ptr<const Compiled> find_structure(const Key& key) {
-  auto& c = cache();
+  auto& c = memory();
   auto it = c.structures.find(key);
   if (it == c.structures.end()) return nullptr;
   c.order.splice(c.order.begin(), c.order, it->second);
@@ -56,7 +57,7 @@ std::shared_ptr<const Compiled> find_structure(const Key& key) {
 }
 
 std::shared_ptr<const Compiled> find_text(const Key& text, const Key& structure) {
-  auto& c = cache();
+  auto& c = memory();
   auto it = c.texts.find(text);
   auto compiled = it == c.texts.end() ? nullptr : it->second.lock();
   if (compiled) remember(structure, text, compiled);
@@ -64,11 +65,16 @@ std::shared_ptr<const Compiled> find_text(const Key& text, const Key& structure)
 }
 
 void remember(const Key& structure, const Key& text, std::shared_ptr<const Compiled> compiled) {
-  auto& c = cache();
+  auto& c = memory();
   c.texts[text] = compiled;
   c.order.push_front({structure, text, std::move(compiled)});
   c.structures[structure] = c.order.begin();
   c.trim();
+}
+
+cache::ProgramCache& programs() {
+  static auto* p = new cache::ProgramCache(client());
+  return *p;
 }
 
 Key text_key(const std::string& text, int device) {
@@ -76,10 +82,10 @@ Key text_key(const std::string& text, int device) {
   return {h.high64, h.low64};
 }
 
-size_t cache_size() { return cache().order.size(); }
+size_t cache_size() { return memory().order.size(); }
 
 size_t set_cache_capacity(size_t programs) {
-  auto& c = cache();
+  auto& c = memory();
   const size_t old = c.capacity;
   c.capacity = programs;
   c.trim();

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "tpubridge/pjrt/executable.h"
+#include "tpubridge/cache/programs.h"
 
 namespace tpubridge::exec {
 
 struct Compiled {
-  pjrt::LoadedExecutable program;
+  std::shared_ptr<const pjrt::LoadedExecutable> program;
   std::vector<int64_t> donated;  // arguments that the program may take over
   int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
 };
@@ -24,6 +24,9 @@ using Key = std::array<uint64_t, 2>;
 [[nodiscard]] std::shared_ptr<const Compiled> find_text(const Key& text_key,
                                                         const Key& structure);  // and remembers it
 void remember(const Key& structure, const Key& text_key, std::shared_ptr<const Compiled> compiled);
+
+// What is below: the disk and the compiler, for the client of runtime.h.
+[[nodiscard]] cache::ProgramCache& programs();
 
 [[nodiscard]] Key text_key(const std::string& text, int device);
 [[nodiscard]] size_t cache_size();

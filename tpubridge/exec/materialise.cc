@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
@@ -73,17 +72,16 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
     throw Forbidden("a program would be compiled inside an expect_no_compile() scope",
                     {{"ops", std::to_string(graph.nodes.size())}},
                     "Shapes, element types or the ops themselves differ from what ran before.");
-  const auto start = std::chrono::steady_clock::now();
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (client().platform_name() == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  auto program = client().compile(pjrt::Program{text}, options, signature(graph, donated));
-  const int64_t needs = extra_bytes(program);
-  auto compiled = std::make_shared<const Compiled>(Compiled{std::move(program), donated, needs});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  count_execution(true, seconds);
-  note_compile(graph, reason, seconds);
+  auto found = programs().get(pjrt::Program{text}, options, signature(graph, donated));
+  const bool by_compiler = found.source == cache::Source::compiler;
+  count_execution(by_compiler, found.seconds);
+  if (by_compiler) note_compile(graph, reason, found.seconds);
+  const int64_t needs = extra_bytes(*found.program);
+  auto compiled = std::make_shared<const Compiled>(Compiled{std::move(found.program), donated, needs});
   remember(graph.hash, key, compiled);
   return compiled;
 }
@@ -118,7 +116,7 @@ std::vector<pjrt::Buffer> run(const Compiled& compiled, const Graph& graph, int 
       keep.push_back(i);
   pjrt::ExecuteOptions options;
   options.not_donatable = keep;
-  return compiled.program.execute(arguments, options);
+  return compiled.program->execute(arguments, options);
 }
 
 void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
@@ -153,6 +151,8 @@ std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, st
     throw;
   } catch (const TPUMemoryLimitError&) {
     throw;  // nothing was given away yet: it can be tried again when memory is free
+  } catch (const XLACompilationTimeoutError&) {
+    throw;  // the compile goes on: whoever asks again may have the values
   } catch (...) {
     for (const auto& r : graph.roots)
       if (r->is_pending()) r->poison(std::current_exception());

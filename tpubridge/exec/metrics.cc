@@ -78,6 +78,7 @@ Metrics metrics() {
   m.compiles = c.compiles;
   m.cache_hits = c.hits;
   m.cache_entries = c.entries;
+  m.disk = cache::disk_counts();
   m.host_to_device_bytes = c.to_device;
   m.device_to_host_bytes = c.to_host;
   const DeviceMemory memory = all_device_memory();
@@ -98,13 +99,15 @@ std::string report() {
       "materialisations  {} ({})\n"
       "programs run      {} ({} without compiling, {} held)\n"
       "compiles          {} ({:.2f} s)\n"
+      "disk cache        {} hits ({:.2f} s saved), {} misses, {} stored, {} bad\n"
       "CPU fallbacks     {} ({})\n"
       "data-dependent    {}\n"
       "host to device    {:.1f} MiB\n"
       "device to host    {:.1f} MiB\n"
       "device memory     {:.1f} MiB live, {:.1f} MiB peak\n",
       m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
-      m.cache_entries, m.compiles, m.compile_seconds, m.fallback_count(), listed(m.fallbacks),
+      m.cache_entries, m.compiles, m.compile_seconds, m.disk.hits, m.disk.seconds_saved, m.disk.misses,
+      m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks),
       listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
       mib(m.live_device_bytes), mib(m.peak_device_bytes));
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tpubridge/cache/counts.h"
+
 namespace tpubridge {
 
 struct Metrics {
@@ -16,6 +18,7 @@ struct Metrics {
   double compile_seconds = 0;
   int64_t cache_hits = 0;     // programs that ran without compiling
   int64_t cache_entries = 0;  // programs held at the moment
+  cache::DiskCounts disk;     // programs loaded from disk instead of compiled, and stored there
   struct Fallen {
     int64_t calls = 0;
     double seconds = 0;  // with the copies there and back, and the wait for what was pending

@@ -1,5 +1,22 @@
 #include "tpubridge/plugin/host_cpu.h"
 
+#include <fstream>
+#include <sstream>
+
+namespace tpubridge::pjrt {
+namespace {
+
+constexpr char kCpuInfo[] = "/proc/cpuinfo";
+
+std::string cpuinfo() {
+  std::ostringstream text;
+  text << std::ifstream(kCpuInfo).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+}  // namespace tpubridge::pjrt
+
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <dlfcn.h>
@@ -12,14 +29,9 @@
 
 #include <cstdarg>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 namespace tpubridge::pjrt {
 namespace {
-
-constexpr char kCpuInfo[] = "/proc/cpuinfo";
 
 // Arm's part numbers of cores that have SVE; shown as Neoverse N1 (0xd0c), which they all can act as.
 constexpr const char* kPartsWithSve[] = {"0xd40", "0xd46", "0xd47", "0xd48", "0xd49", "0xd4d",
@@ -28,7 +40,7 @@ constexpr const char* kPartsWithSve[] = {"0xd40", "0xd46", "0xd47", "0xd48", "0x
 constexpr char kNeoverseN1[] = "0xd0c";
 
 std::string cpuinfo_without_sve() {
-  std::ifstream file(kCpuInfo);
+  std::istringstream file(cpuinfo());
   std::string line, out;
   while (std::getline(file, line)) {
     if (line.starts_with("CPU part"))
@@ -92,9 +104,14 @@ void hide_sve_if_missing(void* library) {
   redirect(*map, "open", reinterpret_cast<void*>(&open_for_plugin));
 }
 
+std::string cpuinfo_for_plugins() {
+  return getauxval(AT_HWCAP) & HWCAP_SVE ? cpuinfo() : cpuinfo_without_sve();
+}
+
 }  // namespace tpubridge::pjrt
 #else
 namespace tpubridge::pjrt {
 void hide_sve_if_missing(void*) {}
+std::string cpuinfo_for_plugins() { return cpuinfo(); }
 }  // namespace tpubridge::pjrt
 #endif

@@ -1,0 +1,64 @@
+#include "tpubridge/cache/at_exit.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "tpubridge/base/log.h"
+
+namespace tpubridge::cache {
+namespace {
+
+constexpr auto kGrace = std::chrono::seconds(2);
+
+struct Running {
+  std::mutex mutex;
+  std::condition_variable ended;
+  int threads = 0;
+};
+Running& running() {
+  static auto* const it = new Running;  // threads may end after static objects are gone
+  return *it;
+}
+
+void leave(int status, void*) {
+  auto& r = running();
+  {
+    std::unique_lock lock(r.mutex);
+    if (r.ended.wait_for(lock, kGrace, [&] { return r.threads == 0; })) return;
+  }
+  log::warn("compile.abandoned", {{"effect", "the process ends while a program is still being compiled"}});
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+}  // namespace
+
+bool run_detached(std::function<void()> body) {
+  auto& r = running();
+  // Registered after the plugin was loaded, so it runs before the plugin's own destructors.
+  static const int registered = on_exit(leave, nullptr);
+  (void)registered;
+  const std::lock_guard lock(r.mutex);
+  try {
+    std::thread([body = std::move(body), &r]() mutable {
+      body();
+      body = nullptr;  // what it holds goes before the process may
+      const std::lock_guard ending(r.mutex);
+      --r.threads;
+      r.ended.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  ++r.threads;
+  return true;
+}
+
+}  // namespace tpubridge::cache

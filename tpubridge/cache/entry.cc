@@ -1,0 +1,159 @@
+#include "tpubridge/cache/entry.h"
+
+#include <fmt/format.h>
+#include <zstd.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "tpubridge/base/fd.h"
+#include "tpubridge/cache/bytes.h"
+#include "tpubridge/cache/key.h"
+
+namespace tpubridge::cache {
+namespace {
+
+constexpr std::string_view kMagic = "TPBENTRY";
+// magic, u32 version, u32 size of the description, u64 payload, u64 raw size, u64 × 2 hash of the payload,
+// u64 hash of all before and of the description
+constexpr size_t kHead = 56, kHashed = 48;
+constexpr size_t kMaxDescription = 1 << 16;
+constexpr int kLevel = 3;
+
+[[noreturn]] void corrupt(const Path& name, const std::string& why) {
+  throw FileError(fmt::format("{} is no sound entry: {}", name.string(), why), {{"path", name.string()}}, "",
+                  Code::data_loss);
+}
+
+struct Head {
+  uint32_t version;
+  size_t description, payload, raw;
+  Hash128 payload_hash;
+  uint64_t head_hash;
+};
+
+Head parse_head(std::string_view bytes, const Path& name) {
+  if (bytes.size() < kHead) corrupt(name, "it is cut off");
+  if (!bytes.starts_with(kMagic)) corrupt(name, "it does not begin as one");
+  Head head{get32(bytes, 8),
+            get32(bytes, 12),
+            get64(bytes, 16),
+            get64(bytes, 24),
+            {get64(bytes, 32), get64(bytes, 40)},
+            get64(bytes, 48)};
+  if (head.version != kFormatVersion)
+    throw FileError(
+        fmt::format("{} has format {}, this library writes {}", name.string(), head.version, kFormatVersion),
+        {{"path", name.string()}}, "", Code::failed_precondition);
+  if (head.description > kMaxDescription) corrupt(name, "its head is damaged");
+  return head;
+}
+
+// The description, after its checksum held.
+EntryInfo parse_description(std::string_view bytes, const Head& head, const Path& name) {
+  if (bytes.size() < kHead + head.description) corrupt(name, "it is cut off");
+  const std::string_view description = bytes.substr(kHead, head.description);
+  if (hash64(std::string(bytes.substr(0, kHashed)).append(description)) != head.head_hash)
+    corrupt(name, "its head is damaged");
+  try {
+    const auto json = nlohmann::json::parse(description);
+    EntryInfo info;
+    info.key = parse_key(json.at("key").get<std::string>()).value();
+    info.program = json.at("program");
+    info.platform = json.at("platform");
+    info.platform_version = json.at("platform_version");
+    info.device_kind = json.at("device_kind");
+    info.compile_seconds = json.at("compile_seconds");
+    info.created = json.at("created");
+    info.raw_bytes = static_cast<int64_t>(head.raw);
+    return info;
+  } catch (const std::exception& e) {  // JSON's errors and bad_optional_access
+    corrupt(name, fmt::format("its description cannot be read ({})", e.what()));
+  }
+}
+
+std::string decompress(std::string_view payload, size_t size, const Path& name) {
+  if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != size)
+    corrupt(name, "its size is not what its head says");
+  std::string out;
+  try {
+    out.resize(size);
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    corrupt(name, fmt::format("{} bytes cannot be held", size));
+  }
+  const size_t n = ZSTD_decompress(out.data(), out.size(), payload.data(), payload.size());
+  if (ZSTD_isError(n)) corrupt(name, ZSTD_getErrorName(n));
+  if (n != size) corrupt(name, "its size is not what its head says");
+  return out;
+}
+
+}  // namespace
+
+std::optional<Hash128> parse_key(std::string_view hex) {
+  if (hex.size() != 32) return std::nullopt;
+  Hash128 key;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const char c = hex[i];
+    const bool digit = c >= '0' && c <= '9', letter = c >= 'a' && c <= 'f';
+    if (!digit && !letter) return std::nullopt;
+    uint64_t& half = i < 16 ? key.high : key.low;
+    half = half << 4 | static_cast<uint64_t>(digit ? c - '0' : c - 'a' + 10);
+  }
+  return key;
+}
+
+Encoded encode(const EntryInfo& info, std::string_view executable) {
+  Encoded out;
+  out.payload.resize(ZSTD_compressBound(executable.size()));
+  const size_t n =
+      ZSTD_compress(out.payload.data(), out.payload.size(), executable.data(), executable.size(), kLevel);
+  if (ZSTD_isError(n))
+    throw FileError(fmt::format("cannot compress a program: {}", ZSTD_getErrorName(n)), {}, "",
+                    Code::internal);
+  out.payload.resize(n);
+
+  const nlohmann::ordered_json description = {
+      {"key", info.key.hex()},           {"program", info.program.substr(0, 1024)},
+      {"platform", info.platform},       {"platform_version", info.platform_version.substr(0, 4096)},
+      {"device_kind", info.device_kind}, {"compile_seconds", info.compile_seconds},
+      {"created", info.created}};
+  // A plugin's words may hold any bytes; JSON may not.
+  const std::string text = description.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Hash128 hash = hash128(out.payload);
+  out.head = kMagic;
+  put32(out.head, kFormatVersion);
+  put32(out.head, static_cast<uint32_t>(text.size()));
+  for (const uint64_t v : {uint64_t{n}, uint64_t{executable.size()}, hash.high, hash.low}) put64(out.head, v);
+  put64(out.head, hash64(out.head + text));
+  out.head += text;
+  return out;
+}
+
+Entry decode(std::string_view bytes, const Path& name) {
+  const Head head = parse_head(bytes, name);
+  Entry out{parse_description(bytes, head, name), {}};
+  const std::string_view payload = bytes.substr(kHead + head.description);
+  if (payload.size() < head.payload) corrupt(name, "it is cut off");
+  if (payload.size() > head.payload) corrupt(name, "something stands behind its end");
+  if (hash128(payload) != head.payload_hash) corrupt(name, "its content is damaged");
+  out.executable = decompress(payload, head.raw, name);
+  out.info.file_bytes = static_cast<int64_t>(bytes.size());
+  return out;
+}
+
+EntryInfo read_info(const Path& path) {
+  const OpenFile file = open_to_read(path);
+  std::string bytes(kHead, '\0');
+  bytes.resize(read_at(file.fd, path, std::as_writable_bytes(std::span(bytes)), 0));
+  const Head head = parse_head(bytes, path);
+  bytes.resize(kHead + head.description);
+  bytes.resize(read_at(file.fd, path, std::as_writable_bytes(std::span(bytes)), 0));
+  EntryInfo info = parse_description(bytes, head, path);
+  info.file_bytes = file.info.st_size;
+  if (static_cast<size_t>(info.file_bytes) != bytes.size() + head.payload) corrupt(path, "it is cut off");
+  return info;
+}
+
+}  // namespace tpubridge::cache

@@ -1,0 +1,42 @@
+// One compiled program as a file: a fixed head, a description in JSON, the compressed executable.
+//
+// Every byte is covered by a checksum: the head and the description by one of their own, so that a listing
+// need not read the rest, the executable by a second. Numbers are little endian.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tpubridge/base/files.h"
+#include "tpubridge/base/hash.h"
+
+namespace tpubridge::cache {
+
+struct EntryInfo {
+  Hash128 key;
+  std::string program;  // its name, as the compiler gives it
+  std::string platform, platform_version, device_kind;
+  double compile_seconds = 0;
+  int64_t created = 0;     // seconds since 1970
+  int64_t raw_bytes = 0;   // of the executable; set by encode
+  int64_t file_bytes = 0;  // of the whole entry; set by encode and by reading
+};
+
+struct Entry {
+  EntryInfo info;
+  std::string executable;  // what the plugin's serialize gave
+};
+
+// The two parts of the file, to be written one after the other.
+struct Encoded {
+  std::string head, payload;
+};
+[[nodiscard]] Encoded encode(const EntryInfo& info, std::string_view executable);
+
+// Both throw FileError: FAILED_PRECONDITION where another version of the library wrote it, DATA_LOSS where it
+// is cut off, changed, or no entry at all. `name` stands in the message.
+[[nodiscard]] Entry decode(std::string_view bytes, const Path& name);
+[[nodiscard]] EntryInfo read_info(const Path& path);  // reads the head alone
+
+}  // namespace tpubridge::cache

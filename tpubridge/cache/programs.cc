@@ -1,0 +1,225 @@
+#include "tpubridge/cache/programs.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "tpubridge/base/env.h"
+#include "tpubridge/base/log.h"
+#include "tpubridge/base/lru.h"
+#include "tpubridge/cache/at_exit.h"
+#include "tpubridge/cache/key.h"
+#include "tpubridge/cache/progress.h"
+
+namespace tpubridge::cache {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr size_t kLateResults = 16;  // kept in memory for callers that gave up; the disk has them too
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+bool many_processes(const pjrt::Client& client) {
+  return client.devices().size() != client.addressable_devices().size();
+}
+
+}  // namespace
+
+std::string_view to_string(Source source) {
+  static constexpr std::array<std::string_view, 3> names = {"memory", "disk", "compiler"};
+  return names[static_cast<size_t>(source)];
+}
+
+// One program on its way. All but what is asked for is guarded by State::mutex.
+struct ProgramCache::Job {
+  Hash128 key;
+  pjrt::Program program;
+  pjrt::CompileOptions options;
+  std::optional<pjrt::Signature> signature;
+  milliseconds patience;
+  bool done = false;
+  int waiting = 0;
+  Found found = {};
+  std::exception_ptr error = nullptr;
+};
+
+struct ProgramCache::State {
+  State(const pjrt::Client& c, std::shared_ptr<DiskCache> d)
+      : client(c), disk(std::move(d)), target(target_of(c)), alone(!many_processes(c)) {
+    // The compilers of the processes of a CUDA program share their measurements: one that loads would leave
+    // the others waiting.
+    if (!alone && target.platform == "cuda") disk = nullptr;
+  }
+  const pjrt::Client client;
+  std::shared_ptr<DiskCache> disk;
+  const KeyParts target;
+  const bool alone;  // no other process takes part in the programs
+  std::mutex mutex;
+  std::condition_variable changed;
+  milliseconds deadline{0}, patience{std::chrono::minutes(10)};
+  std::unordered_map<Hash128, std::shared_ptr<Job>> running;
+  std::unordered_map<Hash128, std::weak_ptr<const pjrt::LoadedExecutable>> live;
+  LruCache<Hash128, Found> late{kLateResults};
+};
+
+namespace {
+
+std::optional<Found> load(const pjrt::Client& client, DiskCache& disk, const Hash128& key,
+                          const std::optional<pjrt::Signature>& signature) {
+  const auto start = Clock::now();
+  const std::optional<Entry> entry = disk.load(key);
+  if (!entry) return std::nullopt;
+  try {
+    auto program = std::make_shared<const pjrt::LoadedExecutable>(client.load(entry->executable, signature));
+    const double seconds = seconds_since(start);
+    count_hit(entry->info.compile_seconds - seconds);
+    log::debug("cache.hit", {{"program", entry->info.program}, {"key", key.hex()}});
+    return Found{std::move(program), Source::disk, seconds};
+  } catch (const Error& e) {
+    disk.drop(key, fmt::format("the plugin refuses it: {}", e.message()));
+    return std::nullopt;
+  }
+}
+
+void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Found& found) {
+  try {
+    EntryInfo info{key,
+                   found.program->info().name(),
+                   target.platform,
+                   target.platform_version,
+                   target.device_kind,
+                   found.seconds,
+                   ::time(nullptr)};
+    disk.store(info, found.program->info().serialize());
+  } catch (const TPUBackendError& e) {  // a plugin need not be able to
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true)) log::warn("cache.not_serialised", {{"problem", e.what()}});
+  }
+}
+
+}  // namespace
+
+Found ProgramCache::work(const State& state, const Job& job) {
+  std::optional<FileLock> lock;
+  if (state.disk) {
+    if (auto found = load(state.client, *state.disk, job.key, job.signature)) return *found;
+    // Processes that compile one program together must all do it at the same time.
+    if (state.alone) lock.emplace(state.disk->lock(job.key, job.patience));
+    if (lock && lock->waited())
+      if (auto found = load(state.client, *state.disk, job.key, job.signature)) return *found;
+    if (lock && lock->timed_out())
+      log::warn("cache.lock_held", {{"key", job.key.hex()}, {"effect", "the program is compiled here too"}});
+    count_miss();
+  }
+  const auto start = Clock::now();
+  Found found{std::make_shared<const pjrt::LoadedExecutable>(
+                  state.client.compile(job.program, job.options, job.signature)),
+              Source::compiler, 0};
+  found.seconds = seconds_since(start);
+  if (state.disk) store(*state.disk, job.key, state.target, found);
+  return found;
+}
+
+// Does the work and tells everybody who waits; where nobody does any more, the result is kept for later.
+void ProgramCache::finish(State& state, Job& job) {
+  try {
+    job.found = work(state, job);
+  } catch (...) {
+    job.error = std::current_exception();
+  }
+  const std::lock_guard lock(state.mutex);
+  job.done = true;
+  state.running.erase(job.key);
+  if (job.error) {
+    if (job.waiting == 0) log::warn("compile.failed_late", {{"key", job.key.hex()}});
+  } else {
+    std::erase_if(state.live, [](const auto& entry) { return entry.second.expired(); });
+    state.live[job.key] = job.found.program;
+    if (job.waiting == 0) state.late.set(job.key, job.found);
+  }
+  state.changed.notify_all();
+}
+
+ProgramCache::ProgramCache(const pjrt::Client& client, std::shared_ptr<DiskCache> disk)
+    : state_(std::make_shared<State>(client, std::move(disk))) {
+  state_->deadline = std::chrono::seconds(*env::integer("TPUBRIDGE_COMPILE_TIMEOUT"));
+}
+
+Hash128 ProgramCache::key(const pjrt::Program& program, const pjrt::CompileOptions& options) const {
+  KeyParts parts = state_->target;
+  parts.program = program.code;
+  parts.format = program.format;
+  parts.options = options.serialize();
+  return parts.hash();
+}
+
+Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions& options,
+                        std::optional<pjrt::Signature> signature) {
+  const Hash128 wanted = key(program, options);
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  if (const auto late = state.late.get(wanted)) {
+    state.late.remove(wanted);
+    return *late;
+  }
+  if (const auto live = state.live.find(wanted); live != state.live.end())
+    if (auto known = live->second.lock()) return {std::move(known), Source::memory, 0};
+
+  std::shared_ptr<Job>& place = state.running[wanted];
+  const bool first = !place;
+  if (first)
+    place = std::make_shared<Job>(Job{wanted, program, options, std::move(signature), state.patience});
+  const std::shared_ptr<Job> job = place;
+  const milliseconds deadline = state.deadline;
+  ++job->waiting;
+  const ProgressLine progress("compiling");
+  const auto end = Clock::now() + deadline;
+  if (first) {
+    lock.unlock();
+    if (deadline.count() == 0 || !run_detached([kept = state_, job] { finish(*kept, *job); }))
+      finish(state, *job);
+    lock.lock();
+  }
+  const auto over = [&] { return job->done; };
+  if (deadline.count() == 0)
+    state.changed.wait(lock, over);
+  else
+    state.changed.wait_until(lock, end, over);
+  --job->waiting;
+  if (!job->done)
+    throw XLACompilationTimeoutError(
+        fmt::format("XLA compilation failed: timeout after {:g}s",
+                    static_cast<double>(deadline.count()) / 1000),
+        {{"timeout_seconds", fmt::format("{:g}", static_cast<double>(deadline.count()) / 1000)},
+         {"key", wanted.hex()}},
+        "The compile goes on, and its result will be cached: try again later, or raise "
+        "TPUBRIDGE_COMPILE_TIMEOUT.",
+        Code::deadline_exceeded);
+  if (job->error) std::rethrow_exception(job->error);
+  return first ? job->found : Found{job->found.program, Source::memory, 0};
+}
+
+milliseconds ProgramCache::deadline() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->deadline;
+}
+milliseconds ProgramCache::set_deadline(milliseconds deadline) {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->deadline, deadline);
+}
+milliseconds ProgramCache::set_patience(milliseconds patience) {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->patience, patience);
+}
+const std::shared_ptr<DiskCache>& ProgramCache::disk() const { return state_->disk; }
+
+}  // namespace tpubridge::cache
