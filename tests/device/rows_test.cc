@@ -92,6 +92,10 @@ TEST(Rows, NetworkOpsLikeTheCpu) {
   run(network_samples());
   EXPECT_FALSE(HasFailure());
 }
+TEST(Rows, ResamplingBagsAndMarginsLikeTheCpu) {
+  run(resample_samples());
+  EXPECT_FALSE(HasFailure());
+}
 TEST(Rows, IndexingLikeTheCpu) {
   run(index_samples());
   EXPECT_FALSE(HasFailure());

@@ -24,6 +24,7 @@ struct Sample {
 [[nodiscard]] std::vector<Sample> reduction_samples();
 [[nodiscard]] std::vector<Sample> network_samples();
 [[nodiscard]] std::vector<Sample> index_samples();
+[[nodiscard]] std::vector<Sample> resample_samples();  // other sizes, bags of embeddings, margins
 
 // Reproducible inputs of any type: floats in (low, high), integers in [-5, 6), bools at random.
 [[nodiscard]] torch::Tensor make(torch::IntArrayRef sizes, torch::Dtype dtype, double low = -2,

@@ -24,7 +24,7 @@ struct Proof {
 
 std::map<std::string, Proof> proofs() {
   std::map<std::string, Proof> out;
-  for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples()})
+  for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples(), resample_samples()})
     for (const auto& s : family) {
       auto& p = out[s.row];
       p.types.insert(s.dtypes.begin(), s.dtypes.end());

@@ -54,5 +54,8 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> random_rows();
 [[nodiscard]] std::span<const Row> layout_rows();
 [[nodiscard]] std::span<const Row> rnn_rows();
+[[nodiscard]] std::span<const Row> resample_rows();
+[[nodiscard]] std::span<const Row> embedding_bag_rows();
+[[nodiscard]] std::span<const Row> margin_loss_rows();
 
 }  // namespace tpubridge::lower
