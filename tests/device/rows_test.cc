@@ -96,6 +96,10 @@ TEST(Rows, AttentionLikeTheCpu) {
   run(attention_samples());
   EXPECT_FALSE(HasFailure());
 }
+TEST(Rows, ResamplingBagsAndMarginsLikeTheCpu) {
+  run(resample_samples());
+  EXPECT_FALSE(HasFailure());
+}
 TEST(Rows, IndexingLikeTheCpu) {
   run(index_samples());
   EXPECT_FALSE(HasFailure());

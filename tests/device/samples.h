@@ -42,6 +42,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> reduction_samples();
 [[nodiscard]] std::vector<Sample> network_samples();
 [[nodiscard]] std::vector<Sample> index_samples();
+[[nodiscard]] std::vector<Sample> resample_samples();  // other sizes, bags of embeddings, margins
 [[nodiscard]] std::vector<Sample> attention_samples();
 // All of them.
 [[nodiscard]] std::vector<Sample> all_samples();

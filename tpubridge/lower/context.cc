@@ -8,6 +8,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/indexing.h"
 
 namespace tpubridge::lower {
 
@@ -140,6 +141,33 @@ Value min(Value v, const Dims& axes) {
   if (axes.empty()) return v;
   return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), hlo::highest(v.dtype())), axes,
                      hlo::Reducer::minimum);
+}
+
+// By doubling: log2(n) shifted additions, which every backend vectorises.
+Value running(Value x, int64_t axis, hlo::Reducer r) {
+  const bool add = r == hlo::Reducer::add;
+  const Value neutral = hlo::constant(x.builder(), x.dtype(), add ? 0 : 1);
+  const Dims zero(static_cast<size_t>(x.rank()), 0);
+  for (int64_t step = 1, n = x.dim(axis); step < n; step *= 2) {
+    Dims low = zero, high = zero;
+    low[static_cast<size_t>(axis)] = step;
+    high[static_cast<size_t>(axis)] = -step;
+    const Value shifted = hlo::pad(x, neutral, low, high);
+    x = add ? hlo::add(x, shifted) : hlo::multiply(x, shifted);
+  }
+  return x;
+}
+
+Value take(Value x, Value index, int64_t axis) {
+  hlo::GatherDims d;
+  Dims sizes = x.dims();
+  sizes[static_cast<size_t>(axis)] = 1;
+  for (int64_t i = 0; i < axis; ++i) d.offset_dims.push_back(i);
+  for (int64_t i = axis + 1; i < x.rank(); ++i) d.offset_dims.push_back(i - 1 + index.rank());
+  d.collapsed_slice_dims = {axis};
+  d.start_index_map = {axis};
+  d.index_vector_dim = index.rank();
+  return hlo::gather(x, index, d, sizes);
 }
 
 Value spread(Value v, const Dims& dims, const Dims& axes) { return hlo::broadcast_in_dim(v, dims, axes); }

@@ -96,6 +96,10 @@ class Context : public Call {
 [[nodiscard]] Value sum(Value v, const Dims& axes);          // axes go away
 [[nodiscard]] Value max(Value v, const Dims& axes);
 [[nodiscard]] Value min(Value v, const Dims& axes);
+[[nodiscard]] Value running(Value v, int64_t axis, hlo::Reducer r);  // cumulative sums (add) or products
+// Whole slices of `x` at places along `axis`; `index` may have any rank, its dimensions stand where the axis
+// stood.
+[[nodiscard]] Value take(Value x, Value index, int64_t axis);
 // The reducer of an extreme with its place: v is (value, place, value, place). NaN wins, then the first
 // place.
 [[nodiscard]] hlo::Values better_of(std::span<const Value> v, bool largest);

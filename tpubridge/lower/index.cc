@@ -23,20 +23,6 @@ Dims iota_dims(int64_t from, int64_t to) {
   return out;
 }
 
-// Whole slices of `x` at places along `axis`; `index` may have any rank, its dimensions stand where the axis
-// stood.
-Value take(Value x, Value index, int64_t axis) {
-  hlo::GatherDims d;
-  Dims sizes = x.dims();
-  sizes[static_cast<size_t>(axis)] = 1;
-  for (int64_t i = 0; i < axis; ++i) d.offset_dims.push_back(i);
-  for (int64_t i = axis + 1; i < x.rank(); ++i) d.offset_dims.push_back(i - 1 + index.rank());
-  d.collapsed_slice_dims = {axis};
-  d.start_index_map = {axis};
-  d.index_vector_dim = index.rank();
-  return hlo::gather(x, index, d, sizes);
-}
-
 // weight, indices, …
 void embedding(Context& c) { c.result(take(c.in(0), c.in(1), 0)); }
 

@@ -152,22 +152,10 @@ std::vector<Shape> scalar_of_some(const Call& c) {
   return {Shape{c.shape(0).dtype, {}}};
 }
 
-// Inclusive scan by doubling: log2(n) shifted additions, which every backend vectorises.
 template <hlo::Reducer R>
 void scan(Context& c) {
-  Value x = wide(c);
-  if (x.rank() == 0) return c.result(x);
-  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0], n = x.dim(axis);
-  const Value neutral = hlo::constant(c.b, x.dtype(), R == hlo::Reducer::add ? 0 : 1);
-  Dims zero(static_cast<size_t>(x.rank()), 0);
-  for (int64_t step = 1; step < n; step *= 2) {
-    Dims low = zero, high = zero;
-    low[static_cast<size_t>(axis)] = step;
-    high[static_cast<size_t>(axis)] = -step;
-    const Value shifted = hlo::pad(x, neutral, low, high);
-    x = R == hlo::Reducer::add ? hlo::add(x, shifted) : hlo::multiply(x, shifted);
-  }
-  c.result(x);
+  const Value x = wide(c);
+  c.result(x.rank() == 0 ? x : running(x, wrapped({c.integer(1)}, x.rank())[0], R));
 }
 
 void logsumexp(Context& c) {

@@ -56,5 +56,8 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> rnn_rows();
 [[nodiscard]] std::span<const Row> attention_rows();
 [[nodiscard]] std::span<const Row> optimizer_rows();
+[[nodiscard]] std::span<const Row> resample_rows();
+[[nodiscard]] std::span<const Row> embedding_bag_rows();
+[[nodiscard]] std::span<const Row> margin_loss_rows();
 
 }  // namespace tpubridge::lower
