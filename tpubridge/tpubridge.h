@@ -11,4 +11,4 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/api.h"
-#include "tpubridge/device/compile.h"
+#include "tpubridge/step/compile.h"

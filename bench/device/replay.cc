@@ -4,7 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include "tpubridge/device/api.h"
-#include "tpubridge/device/compile.h"
+#include "tpubridge/step/compile.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace {

@@ -4,8 +4,6 @@
 namespace tpubridge {
 namespace {
 
-using Sizes = std::vector<int64_t>;
-
 // One picture of the given sizes; the call says to which.
 Sample picture(std::string row, Tensors (*f)(const Tensors&), Sizes sizes, std::string dtypes = "f") {
   return {std::move(row),    f,    [sizes](torch::Dtype d) {

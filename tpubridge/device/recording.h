@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tpubridge/device/compile.h"
+#include "tpubridge/device/host_reads.h"
 #include "tpubridge/device/storage.h"
 
 namespace tpubridge::device {

@@ -22,7 +22,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "tpubridge/device/tree.h"
+#include "tpubridge/device/host_reads.h"
+#include "tpubridge/step/tree.h"
 
 namespace torch::nn {
 class Module;
@@ -32,13 +33,6 @@ class Optimizer;
 }
 
 namespace tpubridge {
-
-enum class HostReads : uint8_t {
-  refuse,  // item(), cpu() or a CPU fallback inside the step throws UnsupportedError that names the place
-  trace,   // such a step is traced at every call
-  unused,  // the caller promises that nothing hangs on the value: it is computed on the side while the step
-           // is recorded, and not at all when it is replayed (torch's clip_grad_norm_ returns such a number)
-};
 
 struct StepOptions {
   std::vector<std::shared_ptr<torch::nn::Module>> modules = {};  // train/eval mode becomes part of the guard
@@ -56,14 +50,14 @@ struct StepReport {
   std::string why_traced;  // why the latest traced call could not be replayed yet; empty where it could
 };
 
-namespace device {
+namespace step {
 
-class StepEngine {
+class Engine {
  public:
-  explicit StepEngine(StepOptions options);
-  ~StepEngine();
-  StepEngine(const StepEngine&) = delete;
-  StepEngine& operator=(const StepEngine&) = delete;
+  explicit Engine(StepOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   // Calls `run` (which gives its tensors) or replays; `others` is what besides the tensors decides about the
   // program. `shape` keeps what the caller needs to put results together again.
@@ -77,13 +71,13 @@ class StepEngine {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace device
+}  // namespace step
 
 template <class F>
 class CompiledStep {
  public:
   CompiledStep(F fn, StepOptions options)
-      : fn_(std::move(fn)), engine_(std::make_unique<device::StepEngine>(std::move(options))) {}
+      : fn_(std::move(fn)), engine_(std::make_unique<step::Engine>(std::move(options))) {}
 
   template <class... Args>
   auto operator()(Args&&... args) {
@@ -129,7 +123,7 @@ class CompiledStep {
 
  private:
   F fn_;
-  std::unique_ptr<device::StepEngine> engine_;
+  std::unique_ptr<step::Engine> engine_;
 };
 
 // Scales the gradients so that their norm together is at most max_norm, like

@@ -1,5 +1,5 @@
 // Guard, execute, write back.
-#include "tpubridge/device/step_replay.h"
+#include "tpubridge/step/replay.h"
 
 #include <cstring>
 
@@ -10,7 +10,7 @@
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 namespace {
 
 using trace::Value;
@@ -225,4 +225,4 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   return out;
 }
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

@@ -84,7 +84,7 @@ TEST(Compile, ReadingOnTheHostIsRefusedAndNothingHasHappened) {
     FAIL() << "nothing was thrown";
   } catch (const UnsupportedError& e) {
     EXPECT_THAT(e.what(), HasSubstr("item"));
-    EXPECT_THAT(e.detail("called from"), HasSubstr("test_device+0x"));
+    EXPECT_THAT(e.detail("called from"), HasSubstr("test_step+0x"));
   }
   EXPECT_EQ(host(state), Floats{1});
   auto traced =

@@ -8,7 +8,7 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 
 // Throws ArgumentError for an optimizer whose numbers are not known.
 void check_optimizer(torch::optim::Optimizer& optimizer);
@@ -36,4 +36,4 @@ class PerturbedOptions {
   std::vector<Option> options_;
 };
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

@@ -6,14 +6,14 @@
 #include <list>
 
 #include "tpubridge/base/errors.h"
-#include "tpubridge/device/compile.h"
-#include "tpubridge/device/step_optimizers.h"
-#include "tpubridge/device/step_replay.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/step/compile.h"
+#include "tpubridge/step/optimizers.h"
+#include "tpubridge/step/replay.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 namespace {
 
 // Everything under one guard.
@@ -49,7 +49,7 @@ void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-struct StepEngine::Impl {
+struct Engine::Impl {
   StepOptions options;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;  // all of them, children too
   std::mutex mutex;
@@ -163,7 +163,7 @@ struct StepEngine::Impl {
   bool warned_programs_ = false;
 };
 
-StepEngine::StepEngine(StepOptions options) : impl_(std::make_unique<Impl>()) {
+Engine::Engine(StepOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.programs == 0)
     throw ArgumentError("a compiled step that may keep no program", {},
                         "Set StepOptions::programs to 1 or more.");
@@ -179,12 +179,12 @@ StepEngine::StepEngine(StepOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
 }
 
-StepEngine::~StepEngine() = default;
+Engine::~Engine() = default;
 
-std::vector<at::Tensor> StepEngine::call(const std::vector<at::Tensor>& arguments,
-                                         const std::vector<uint64_t>& others,
-                                         const std::function<std::vector<at::Tensor>()>& run,
-                                         std::shared_ptr<void>*& shape) {
+std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
+                                     const std::vector<uint64_t>& others,
+                                     const std::function<std::vector<at::Tensor>()>& run,
+                                     std::shared_ptr<void>*& shape) {
   if (recording() || exec::eager()) return run();  // part of an outer step, or of a search for a fault
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
@@ -204,11 +204,11 @@ std::vector<at::Tensor> StepEngine::call(const std::vector<at::Tensor>& argument
   return m.trace(e, arguments, run);
 }
 
-StepReport StepEngine::report() const {
+StepReport Engine::report() const {
   const std::lock_guard lock(impl_->mutex);
   StepReport r = impl_->report;
   r.programs = impl_->entries.size();
   return r;
 }
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

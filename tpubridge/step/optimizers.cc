@@ -1,5 +1,5 @@
 // The arithmetic of torch's C++ optimizers that happens on the host, written down once per class.
-#include "tpubridge/device/step_optimizers.h"
+#include "tpubridge/step/optimizers.h"
 
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -11,7 +11,7 @@
 
 #include "tpubridge/base/errors.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 namespace {
 
 using namespace torch::optim;
@@ -169,4 +169,4 @@ PerturbedOptions::~PerturbedOptions() {
   for (const auto& o : options_) *o.place = o.value;
 }
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

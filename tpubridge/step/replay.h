@@ -1,9 +1,9 @@
 // Running a recorded call again.
 #pragma once
 
-#include "tpubridge/device/step_record.h"
+#include "tpubridge/step/record.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 
 class Replay {
  public:
@@ -45,4 +45,4 @@ class Replay {
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;
 };
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

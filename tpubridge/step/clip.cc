@@ -1,7 +1,7 @@
 // Clipping without a look at the norm.
 #include "tpubridge/base/errors.h"
-#include "tpubridge/device/compile.h"
 #include "tpubridge/device/torch.h"
+#include "tpubridge/step/compile.h"
 
 namespace tpubridge {
 

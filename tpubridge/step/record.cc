@@ -1,5 +1,5 @@
 // From a recording to sources, targets and numbers.
-#include "tpubridge/device/step_record.h"
+#include "tpubridge/step/record.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -10,7 +10,7 @@
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
 namespace {
 
 using trace::Value;
@@ -280,4 +280,4 @@ std::string difference(const Recorded& before, const Recorded& now) {
   return {};
 }
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step

@@ -4,7 +4,9 @@
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/cache.h"
 
-namespace tpubridge::device {
+namespace tpubridge::step {
+
+using namespace device;
 
 // Where a value that the program needs (or passes on) is found at the next call.
 struct Source {
@@ -85,4 +87,4 @@ struct Recorded {
 // Why the later of two calls cannot stand for the next; empty where it can.
 [[nodiscard]] std::string difference(const Recorded& before, const Recorded& now);
 
-}  // namespace tpubridge::device
+}  // namespace tpubridge::step
