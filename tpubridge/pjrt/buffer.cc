@@ -62,7 +62,15 @@ Event Buffer::to_host_async(void* to, size_t bytes) const {
   return {core_, args.event};
 }
 
-void Buffer::to_host(void* to, size_t bytes) const { to_host_async(to, bytes).wait(); }
+void Buffer::to_host(void* to, size_t bytes) const {
+  const Event done = to_host_async(to, bytes);
+  try {
+    done.wait();
+  } catch (...) {
+    done.settle();  // until then the plugin may write into memory that the caller will now free
+    throw;
+  }
+}
 
 Event Buffer::ready() const {
   require_alive("wait for");

@@ -142,7 +142,13 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
   const Event done(core_, args.done_with_host_buffer);
   Buffer out(core_, args.buffer, intern(array.shape), &target);
   if (semantics == HostSemantics::copy) return out;
-  done.on_ready([keep = std::move(keep)](std::exception_ptr) {});  // an error shows when the buffer is used
+  try {
+    done.on_ready([keep](const std::exception_ptr&) {});  // an error shows when the buffer is used
+  } catch (...) {
+    out.erase();
+    done.settle();  // until then the plugin may read what `keep` holds
+    throw;
+  }
   return out;
 }
 

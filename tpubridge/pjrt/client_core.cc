@@ -2,46 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
-#include <cstdlib>
-#include <mutex>
 #include <system_error>
-#include <thread>
 
+#include "tpubridge/base/elsewhere.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge::pjrt {
 namespace {
-
-// Destroys clients on threads of ours; the process does not end before they are gone.
-class Undertaker {
- public:
-  void take(ClientCore* core) {
-    const std::lock_guard lock(mutex_);
-    std::thread([this, core] {
-      delete core;
-      const std::lock_guard done(mutex_);
-      --open_;
-      changed_.notify_all();
-    }).detach();
-    ++open_;
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_ == 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int open_ = 0;
-};
-
-Undertaker& undertaker() {
-  static auto* const one = new Undertaker;  // never destroyed: a callback may come while the process ends
-  static const int waits [[maybe_unused]] = std::atexit([] { undertaker().wait(); });
-  return *one;
-}
 
 void let_go(ClientCore* core) {
   if (ClientCore::InCallback::depth == 0) {
@@ -49,7 +16,7 @@ void let_go(ClientCore* core) {
     return;
   }
   try {
-    undertaker().take(core);
+    run_elsewhere([core] { delete core; });
   } catch (const std::system_error& e) {  // no thread can be had: better never freed than waiting for ever
     log::error("pjrt.client_not_destroyed", {{"error", e.what()}});
   }

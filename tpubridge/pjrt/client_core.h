@@ -28,8 +28,6 @@ class ClientCore {
   struct InCallback {
     InCallback() { ++depth; }
     ~InCallback() { --depth; }
-    InCallback(const InCallback&) = delete;
-    InCallback& operator=(const InCallback&) = delete;
     static thread_local int depth;
   };
 

@@ -1,5 +1,7 @@
 #include "tpubridge/pjrt/event.h"
 
+#include <thread>
+
 #include "tpubridge/pjrt/client_core.h"
 
 namespace tpubridge::pjrt {
@@ -12,6 +14,10 @@ void Event::wait() const {
 }
 
 bool Event::ready() const { return !raw_ || ask(raw_, &PJRT_Api::PJRT_Event_IsReady).is_ready; }
+
+void Event::settle() const {
+  while (!ready()) std::this_thread::yield();
+}
 
 void Event::on_ready(std::function<void(std::exception_ptr)> done) const {
   if (!raw_) return done(nullptr);

@@ -18,6 +18,7 @@ class Event {
 
   void wait() const;                 // blocks; throws what went wrong
   [[nodiscard]] bool ready() const;  // true too where it failed
+  void settle() const;               // blocks by asking ready(): for where another call on it has failed
 
   // Calls `done` once, with null or what went wrong, at once or on one of the plugin's threads. `done` must
   // not throw and must not block. The event may be destroyed before it is called.
