@@ -4,8 +4,10 @@
 namespace tpubridge {
 namespace {
 
+using Dims = std::vector<int64_t>;
+
 // One picture of the given sizes; the call says to which.
-Sample picture(std::string row, Tensors (*f)(const Tensors&), Sizes sizes, std::string dtypes = "f") {
+Sample picture(std::string row, Tensors (*f)(const Tensors&), Dims sizes, std::string dtypes = "f") {
   return {std::move(row),    f,    [sizes](torch::Dtype d) {
             return Tensors{make(sizes, d)}; },
           std::move(dtypes), true, 4};
@@ -77,31 +79,31 @@ Sample multilabel(Tensors (*f)(const Tensors&), std::string dtypes = "f") {
 
 std::vector<Sample> resample_samples() {
   return {
-      PICTURE("upsample_nearest1d", torch::upsample_nearest1d(t[0], {8}), Sizes({2, 3, 4}), "fb"),
+      PICTURE("upsample_nearest1d", torch::upsample_nearest1d(t[0], {8}), Dims({2, 3, 4}), "fb"),
       PICTURE("upsample_nearest1d",
               torch::upsample_nearest1d(t[0], torch::IntArrayRef({7}), std::optional<double>(1.6)),
-              Sizes({2, 3, 5})),
-      PICTURE("upsample_nearest2d", torch::upsample_nearest2d(t[0], {8, 9}), Sizes({2, 3, 4, 3}), "fb"),
-      PICTURE("upsample_nearest2d", torch::upsample_nearest2d(t[0], {3, 7}), Sizes({2, 3, 7, 5})),
-      PICTURE("upsample_nearest3d", torch::upsample_nearest3d(t[0], {4, 6, 3}), Sizes({1, 2, 2, 3, 4})),
-      PICTURE("_upsample_nearest_exact1d", torch::_upsample_nearest_exact1d(t[0], {7}), Sizes({2, 3, 5})),
+              Dims({2, 3, 5})),
+      PICTURE("upsample_nearest2d", torch::upsample_nearest2d(t[0], {8, 9}), Dims({2, 3, 4, 3}), "fb"),
+      PICTURE("upsample_nearest2d", torch::upsample_nearest2d(t[0], {3, 7}), Dims({2, 3, 7, 5})),
+      PICTURE("upsample_nearest3d", torch::upsample_nearest3d(t[0], {4, 6, 3}), Dims({1, 2, 2, 3, 4})),
+      PICTURE("_upsample_nearest_exact1d", torch::_upsample_nearest_exact1d(t[0], {7}), Dims({2, 3, 5})),
       PICTURE("_upsample_nearest_exact2d", torch::_upsample_nearest_exact2d(t[0], {3, 7}),
-              Sizes({2, 3, 7, 5})),
+              Dims({2, 3, 7, 5})),
       PICTURE("_upsample_nearest_exact3d", torch::_upsample_nearest_exact3d(t[0], {4, 6, 3}),
-              Sizes({1, 2, 2, 3, 4})),
-      PICTURE("upsample_linear1d", torch::upsample_linear1d(t[0], {9}, false), Sizes({2, 3, 4}), "fd"),
-      PICTURE("upsample_linear1d", torch::upsample_linear1d(t[0], {3}, true), Sizes({2, 3, 7})),
-      PICTURE("upsample_bilinear2d", torch::upsample_bilinear2d(t[0], {8, 6}, false), Sizes({2, 3, 4, 3}),
+              Dims({1, 2, 2, 3, 4})),
+      PICTURE("upsample_linear1d", torch::upsample_linear1d(t[0], {9}, false), Dims({2, 3, 4}), "fd"),
+      PICTURE("upsample_linear1d", torch::upsample_linear1d(t[0], {3}, true), Dims({2, 3, 7})),
+      PICTURE("upsample_bilinear2d", torch::upsample_bilinear2d(t[0], {8, 6}, false), Dims({2, 3, 4, 3}),
               "fb"),
-      PICTURE("upsample_bilinear2d", torch::upsample_bilinear2d(t[0], {5, 1}, true), Sizes({2, 3, 4, 3})),
+      PICTURE("upsample_bilinear2d", torch::upsample_bilinear2d(t[0], {5, 1}, true), Dims({2, 3, 4, 3})),
       PICTURE("upsample_bilinear2d", torch::upsample_bilinear2d(t[0], {6, 10}, false, 1.7, 2.1),
-              Sizes({2, 3, 4, 5})),
+              Dims({2, 3, 4, 5})),
       PICTURE("upsample_trilinear3d", torch::upsample_trilinear3d(t[0], {3, 5, 3}, false),
-              Sizes({1, 2, 2, 3, 4})),
+              Dims({1, 2, 2, 3, 4})),
       PICTURE("upsample_trilinear3d", torch::upsample_trilinear3d(t[0], {3, 2, 4}, true),
-              Sizes({1, 2, 2, 3, 4})),
-      PICTURE("upsample_bicubic2d", torch::upsample_bicubic2d(t[0], {8, 5}, false), Sizes({2, 3, 4, 7})),
-      PICTURE("upsample_bicubic2d", torch::upsample_bicubic2d(t[0], {7, 9}, true), Sizes({2, 3, 4, 5})),
+              Dims({1, 2, 2, 3, 4})),
+      PICTURE("upsample_bicubic2d", torch::upsample_bicubic2d(t[0], {8, 5}, false), Dims({2, 3, 4, 7})),
+      PICTURE("upsample_bicubic2d", torch::upsample_bicubic2d(t[0], {7, 9}, true), Dims({2, 3, 4, 5})),
       bag("_embedding_bag", bags<sum>, "fb"),
       bag("_embedding_bag", bags<mean>),
       bag("_embedding_bag", bags<max>),
