@@ -105,7 +105,7 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
-  auto host = at::empty({}, self.options().device(c10::kCPU));
+  auto host = at::empty(self.sizes(), self.options().device(c10::kCPU));
   copy_to_host(self, host, "item");
   return host.item();
 }

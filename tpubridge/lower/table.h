@@ -56,5 +56,11 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> rnn_rows();
 [[nodiscard]] std::span<const Row> attention_rows();
 [[nodiscard]] std::span<const Row> optimizer_rows();
+[[nodiscard]] std::span<const Row> padding_rows();
+[[nodiscard]] std::span<const Row> patch_rows();
+[[nodiscard]] std::span<const Row> sampling_rows();
+[[nodiscard]] std::span<const Row> distance_rows();
+[[nodiscard]] std::span<const Row> scatter_rows();
+[[nodiscard]] std::span<const Row> fourier_rows();
 
 }  // namespace tpubridge::lower
