@@ -1,11 +1,9 @@
-// Small configurations of real models, and the comparison of their training on the device with that on the
-// CPU.
+// Models that several tests use, in small configurations.
 #pragma once
 
-#include <functional>
 #include <memory>
 
-#include "tests/device/check.h"
+#include "tests/device/training.h"
 
 namespace tpubridge {
 
@@ -33,26 +31,5 @@ struct GptImpl : torch::nn::Module {
   torch::nn::Linear head{nullptr};
 };
 TORCH_MODULE(Gpt);
-
-// ResNet-18 with narrow layers, for images of 3×32×32.
-struct ResNetImpl : torch::nn::Module {
-  explicit ResNetImpl(int64_t width = 8, int64_t classes = 5);
-  torch::Tensor forward(torch::Tensor x);
-  torch::nn::Sequential stem{nullptr}, blocks{nullptr};
-  torch::nn::Linear head{nullptr};
-};
-TORCH_MODULE(ResNet);
-
-struct Training {
-  std::function<std::shared_ptr<torch::nn::Module>()> model;  // the same weights at every call
-  std::function<torch::Tensor(torch::nn::Module&, int step, torch::Device)> loss;
-  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)> optimizer;
-  int steps = 20;
-  double parameter_tolerance = 1e-3;
-};
-
-// Trains on both devices: losses equal within 1e-3 relative, parameters close, no fallback, and no compile
-// after the second step.
-void expect_same_training(const Training& training);
 
 }  // namespace tpubridge
