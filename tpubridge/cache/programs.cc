@@ -102,7 +102,7 @@ void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Fo
                    found.seconds,
                    ::time(nullptr)};
     disk.store(info, found.program->info().serialize());
-  } catch (const TPUBackendError& e) {  // a plugin need not be able to
+  } catch (const std::exception& e) {  // a plugin need not be able to; the program is compiled all the same
     static std::atomic<bool> told{false};
     if (!told.exchange(true)) log::warn("cache.not_serialised", {{"problem", e.what()}});
   }
