@@ -19,7 +19,7 @@ TEST(Usage, VersionNamesTheLibraryAndPjrt) {
 
 TEST(Usage, HelpHasExamples) {
   EXPECT_EQ(tpubridge({"--help"}).code, 0);
-  for (const char* command : {"doctor", "devices", "run", "completion"}) {
+  for (const char* command : {"doctor", "devices", "run", "cache", "completion"}) {
     const Ran ran = tpubridge({command, "--help"});
     EXPECT_EQ(ran.code, 0);
     EXPECT_THAT(ran.out, HasSubstr("Examples:")) << command;
@@ -70,6 +70,10 @@ TEST(Completion, BashOffersCommandsOptionsAndFiles) {
   EXPECT_EQ(complete("tpubridge d", 1), (std::vector<std::string>{"doctor", "devices"}));
   EXPECT_EQ(complete("tpubridge run --ra", 2), std::vector<std::string>{"--random"});
   EXPECT_EQ(complete("tpubridge completion f", 2), std::vector<std::string>{"fish"});
+  EXPECT_EQ(complete("tpubridge cache s", 2), std::vector<std::string>{"stats"});
+  EXPECT_EQ(complete("tpubridge cache gc --s", 3), std::vector<std::string>{"--size"});
+  EXPECT_EQ(complete("tpubridge cache import " + data("sort.ml"), 3),
+            std::vector<std::string>{data("sort.mlir")});
   const std::string start = data("portable.ml");
   EXPECT_THAT(complete("tpubridge run " + start, 2),
               testing::UnorderedElementsAre(data("portable.mlir"), data("portable.mlirbc")));
@@ -79,7 +83,7 @@ TEST(Completion, OtherShellsNameEveryCommand) {
   for (const char* shell : {"zsh", "fish"}) {
     const Ran ran = tpubridge({"completion", shell});
     EXPECT_EQ(ran.code, 0);
-    for (const char* word : {"doctor", "devices", "run", "repeat", "plugin"})
+    for (const char* word : {"doctor", "devices", "run", "repeat", "plugin", "verify", "import"})
       EXPECT_THAT(ran.out, HasSubstr(word)) << shell;
     EXPECT_EQ(ran.out.find("self-test"), std::string::npos);
   }

@@ -31,8 +31,13 @@ std::string plugin_identity(const pjrt::Plugin& plugin) {
 
 std::string topology(const pjrt::Client& client) {
   std::string out = fmt::format("process {}\n", client.process_index());
-  for (const auto& d : client.devices())
-    out += fmt::format("{} {} {}\n", d.id(), d.info().process_index, d.info().kind);
+  for (const auto& d : client.devices()) {
+    out += fmt::format("{} {} {}", d.id(), d.info().process_index, d.info().kind);
+    for (const char* name : {"coords", "core_on_chip", "slice_index", "compute_capability"})
+      if (const auto it = d.info().attributes.find(name); it != d.info().attributes.end())
+        out += fmt::format(" {}={}", name, pjrt::to_string(it->second));
+    out += '\n';
+  }
   return out;
 }
 

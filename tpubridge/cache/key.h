@@ -23,7 +23,7 @@ struct KeyParts {
   std::string plugin;       // API version, attributes, and a digest of the library's file
   std::string device_kind;  // "TPU v5 lite", "cpu"
   std::string cpu;       // model and features as the plugin sees them, and how many; empty on other devices
-  std::string topology;  // every device: id, process, kind; and which process this is
+  std::string topology;  // every device: id, process, kind, place; and which process this is
 
   [[nodiscard]] Hash128 hash() const;
 };

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/log.h"
@@ -47,6 +48,7 @@ struct ProgramCache::Job {
   std::optional<pjrt::Signature> signature;
   milliseconds patience;
   bool done = false;
+  bool claimed = false;  // somebody has had the result
   int waiting = 0;
   Found found = {};
   std::exception_ptr error = nullptr;
@@ -100,7 +102,7 @@ void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Fo
                    found.seconds,
                    ::time(nullptr)};
     disk.store(info, found.program->info().serialize());
-  } catch (const TPUBackendError& e) {  // a plugin need not be able to
+  } catch (const std::exception& e) {  // a plugin need not be able to; the program is compiled all the same
     static std::atomic<bool> told{false};
     if (!told.exchange(true)) log::warn("cache.not_serialised", {{"problem", e.what()}});
   }
@@ -205,7 +207,8 @@ Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions
         "TPUBRIDGE_COMPILE_TIMEOUT.",
         Code::deadline_exceeded);
   if (job->error) std::rethrow_exception(job->error);
-  return first ? job->found : Found{job->found.program, Source::memory, 0};
+  if (std::exchange(job->claimed, true)) return {job->found.program, Source::memory, 0};
+  return job->found;
 }
 
 milliseconds ProgramCache::deadline() const {
