@@ -1,12 +1,15 @@
 // The boxed CPU fallback, with its account.
 #include "tpubridge/device/fallback.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <chrono>
 #include <mutex>
 #include <unordered_set>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/generator.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/metrics.h"
 
@@ -28,6 +31,23 @@ bool first_time(const std::string& name) {
   return seen->insert(name).second;
 }
 
+// A CPU kernel that draws does so from a generator of its own, seeded by the next draw of the device's: the
+// seed and the state of the device's generator hold for it too.
+void lend_generator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  auto* values = &(*stack)[stack->size() - arguments.size()];
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != "generator") continue;
+    std::optional<at::Generator> from;
+    if (values[i].isGenerator()) from = values[i].toGenerator();
+    if (from && from->device().is_cpu()) continue;
+    const Draw next = draw(from, -1, 1);
+    uint64_t seed = next.seed ^ (next.offset * 0x9E3779B97F4A7C15);
+    seed = (seed ^ (seed >> 32)) * 0xD6E8FEB86659FD93;  // the CPU's generator takes the low half
+    values[i] = at::make_generator<at::CPUGeneratorImpl>(seed ^ (seed >> 32));
+  }
+}
+
 }  // namespace
 
 Fallback fallback_mode() { return mode(); }
@@ -40,10 +60,7 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     throw UnsupportedError(name + " has no lowering and would run on the CPU", {{"op", name}},
                            "Use an op of docs/ops.md, or allow it: set_fallback(Fallback::warn).");
   if (Recording* r = recording()) (void)r->host_read(name + " runs on the CPU");
-  // A generator of the device means nothing to a CPU kernel: it draws from the CPU's default one.
-  for (auto& v : torch::jit::last(*stack, op.schema().arguments().size()))
-    if (v.isGenerator() && v.toGenerator().device().type() == c10::DeviceType::PrivateUse1)
-      const_cast<c10::IValue&>(v) = c10::IValue();
+  lend_generator(op, stack);
   const auto start = std::chrono::steady_clock::now();
   at::native::cpu_fallback(op, stack);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

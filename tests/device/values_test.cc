@@ -1,0 +1,123 @@
+// Values as a program sees them: NaN and infinities are data, printing, comparison.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "tests/device/check.h"
+
+namespace tpubridge {
+namespace {
+
+const float kInf = std::numeric_limits<float>::infinity();
+
+TEST(Nan, IsData) {
+  const auto x = torch::tensor({1.0f, NAN, -kInf, kInf, -0.0f, 0.0f});
+  const auto d = x.to(tpu());
+  const auto same = [&](const char* name, auto f) {
+    SCOPED_TRACE(name);
+    expect_close(f(d), f(x));
+  };
+  using T = const torch::Tensor&;
+  same("itself", [](T t) { return t; });
+  same("add", [](T t) { return t + 1; });
+  same("0 * inf", [](T t) { return t * 0; });
+  same("inf - inf", [](T t) { return t - t; });
+  same("division", [](T t) { return 1 / t; });
+  same("isnan", [](T t) { return torch::isnan(t); });
+  same("isinf", [](T t) { return torch::isinf(t); });
+  same("isfinite", [](T t) { return torch::isfinite(t); });
+  same("nan_to_num", [](T t) { return torch::nan_to_num(t, 7, 8, 9); });
+  same("comparisons", [](T t) { return torch::stack({t == t, t != t, t<t, t <= t, t> 0}); });
+  same("sum", [](T t) { return t.sum(); });
+  same("max with index", [](T t) { return std::get<1>(t.max(0)); });
+  same("argmin", [](T t) { return t.argmin(); });
+  same("sort", [](T t) { return std::get<0>(t.sort()); });
+  same("sort, falling", [](T t) { return std::get<0>(t.sort(-1, true)); });
+  same("topk", [](T t) { return std::get<0>(t.topk(2)); });
+  same("sign", [](T t) { return torch::sign(t); });
+  same("sqrt", [](T t) { return torch::sqrt(t); });
+  same("log", [](T t) { return torch::log(t); });
+  same("exp", [](T t) { return torch::exp(t); });
+  same("tanh", [](T t) { return torch::tanh(t); });
+  same("sigmoid", [](T t) { return torch::sigmoid(t); });
+  same("softmax", [](T t) { return torch::softmax(t, 0); });
+  same("cumsum", [](T t) { return t.cumsum(0); });
+  same("where", [](T t) { return torch::where(torch::isnan(t), torch::zeros_like(t), t); });
+  same("hypot", [](T t) { return torch::hypot(t, t); });
+  same("bf16", [](T t) { return t.to(torch::kBFloat16); });
+  same("f16", [](T t) { return t.to(torch::kHalf); });
+  same("f64", [](T t) { return t.to(torch::kDouble); });
+  EXPECT_TRUE(torch::isnan(d.mean()).item<bool>());
+  EXPECT_TRUE(std::signbit(d[4].item<float>()));
+}
+
+TEST(Nan, GoesThroughTrainingWithoutAnError) {
+  const auto gradient = [](torch::Device device) {
+    torch::manual_seed(1);
+    torch::nn::Linear model(3, 2);
+    model->to(device);
+    const auto x = torch::tensor({{1.0f, NAN, 2.0f}, {0.0f, 1.0f, kInf}}).to(device);
+    model->forward(x).pow(2).sum().backward();
+    return model->weight.grad();
+  };
+  expect_close(gradient(tpu()), gradient(torch::kCPU));
+}
+
+// As the CPU prints, but for the name of the type.
+void expect_same_text(const torch::Tensor& t) {
+  std::ostringstream got, want;
+  got << t.to(tpu());
+  want << t;
+  std::string text = got.str(), reference = want.str();
+  const auto end = reference.rfind('[');
+  EXPECT_EQ(text.substr(0, end), reference.substr(0, end)) << text;
+  EXPECT_NE(text.find("tpu", end), text.npos) << text;
+}
+
+TEST(Printing, IsThatOfTheCpu) {
+  expect_same_text(torch::tensor({1.5f, -2.25f, 1e-3f}));
+  expect_same_text(torch::tensor({1.5, std::nan(""), 1e9}));
+  expect_same_text(torch::arange(6).view({2, 3}));
+  expect_same_text(torch::tensor({true, false}));
+  expect_same_text(torch::arange(12, torch::kFloat).view({2, 2, 3}));
+  expect_same_text(torch::arange(6, torch::kFloat).view({2, 3}).t());
+  expect_same_text(torch::tensor(3.5f));
+  expect_same_text(torch::zeros({0, 3}));
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kDouble, torch::kInt, torch::kShort,
+                           torch::kChar, torch::kByte})
+    expect_same_text(torch::arange(3).to(dtype));
+  std::ostringstream out;
+  out << torch::tensor({1.0f}, tpu()).requires_grad_();
+  EXPECT_NE(out.str().find(" 1"), std::string::npos) << out.str();
+}
+
+TEST(Items, AreReadFromOneElementOfAnyRank) {
+  EXPECT_EQ(torch::full({1}, 2.5, tpu()).item<float>(), 2.5f);
+  EXPECT_EQ(torch::full({1, 1, 1}, 2.5, tpu()).item<double>(), 2.5);
+  EXPECT_EQ(torch::arange(6).to(tpu()).view({2, 3}).slice(0, 1).slice(1, 2).item<int64_t>(), 5);
+  EXPECT_THROW((void)torch::ones({2}, tpu()).item<float>(), c10::Error);
+}
+
+TEST(Comparison, EqualAndAllclose) {
+  const auto a = torch::arange(6, torch::kFloat).view({2, 3}).to(tpu());
+  EXPECT_TRUE(a.equal(a.clone()));
+  EXPECT_TRUE(a.equal(a.t().contiguous().t())) << "layout is not value";
+  EXPECT_FALSE(a.equal(a + 1e-3));
+  EXPECT_FALSE(a.equal(a.view({3, 2})));
+  EXPECT_FALSE(a.equal(a.slice(1, 0, 2)));
+  EXPECT_TRUE(torch::allclose(a, a * (1 + 1e-6)));
+  EXPECT_FALSE(torch::allclose(a, a + 1e-2));
+  EXPECT_TRUE(torch::allclose(a, a + 1e-2, 0, 1e-1));
+  const auto n = torch::tensor({1.0f, NAN}).to(tpu());
+  EXPECT_FALSE(n.equal(n.clone()));
+  EXPECT_FALSE(torch::allclose(n, n));
+  EXPECT_TRUE(torch::allclose(n, n, 1e-5, 1e-8, /*equal_nan=*/true));
+  EXPECT_THROW((void)a.equal(a.cpu()), c10::Error);
+  EXPECT_THROW((void)torch::allclose(a, a.cpu()), c10::Error);
+  EXPECT_TRUE(a.is_same_size(a.clone()));
+}
+
+}  // namespace
+}  // namespace tpubridge
