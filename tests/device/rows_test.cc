@@ -21,6 +21,10 @@ torch::Dtype dtype_of(char c) {
       return torch::kHalf;
     case 'i':
       return torch::kLong;
+    case 'c':
+      return torch::kComplexFloat;
+    case 'z':
+      return torch::kComplexDouble;
     default:
       return torch::kBool;
   }
@@ -33,7 +37,8 @@ Tensors gradients(const Tensors& outputs, const Tensors& inputs) {
     // Weights that tell the elements apart.
     const auto w =
         (torch::arange(1, o.numel() + 1, torch::kDouble) / (o.numel() + 1)).view(o.sizes()).to(o.options());
-    const auto term = (o * w).sum();
+    const auto weighted = o * w;
+    const auto term = (o.is_complex() ? torch::view_as_real(weighted) : weighted).sum();
     loss = loss.defined() ? loss + term : term;
   }
   if (!loss.defined()) return {};
@@ -49,7 +54,7 @@ void check(const Sample& s, char type) {
   Tensors host = s.inputs(dtype_of(type)), there;
   for (auto& t : host) {
     there.push_back(t.to(tpu()));
-    if (!s.gradient || !t.is_floating_point()) continue;
+    if (!s.gradient || !(t.is_floating_point() || t.is_complex())) continue;
     t.requires_grad_();
     there.back().requires_grad_();
   }
@@ -98,6 +103,14 @@ TEST(Rows, AttentionLikeTheCpu) {
 }
 TEST(Rows, ResamplingBagsAndMarginsLikeTheCpu) {
   run(resample_samples());
+  EXPECT_FALSE(HasFailure());
+}
+TEST(Rows, SpatialOpsAndDistancesLikeTheCpu) {
+  run(spatial_samples());
+  EXPECT_FALSE(HasFailure());
+}
+TEST(Rows, ComplexNumbersLikeTheCpu) {
+  run(complex_samples());
   EXPECT_FALSE(HasFailure());
 }
 TEST(Rows, IndexingLikeTheCpu) {

@@ -5,6 +5,10 @@ namespace tpubridge {
 
 torch::Tensor make(torch::IntArrayRef sizes, torch::Dtype dtype, double low, double high) {
   if (dtype == torch::kBool) return torch::randint(0, 2, sizes).to(dtype);
+  if (torch::isComplexType(dtype)) {
+    const auto part = torch::toRealValueType(dtype);
+    return torch::complex(make(sizes, part, low, high), make(sizes, part, low, high));
+  }
   if (!torch::isFloatingType(dtype)) return torch::randint(-5, 6, sizes).to(dtype);
   return (torch::rand(sizes, torch::kDouble) * (high - low) + low).to(dtype);
 }
@@ -43,7 +47,7 @@ Sample indexed_sample(std::string row, Call f, std::vector<int64_t> x, std::vect
 std::vector<Sample> all_samples() {
   std::vector<Sample> all;
   for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples(),
-                             attention_samples(), resample_samples()})
+                             attention_samples(), resample_samples(), spatial_samples(), complex_samples()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }

@@ -15,9 +15,9 @@ struct Sample {
   std::string row;  // the row of the lowering table that it proves
   std::function<Tensors(const Tensors&)> call;
   std::function<Tensors(torch::Dtype)> inputs;  // on the CPU; the first ones are of the given type
-  std::string dtypes = "fb";                    // f: f32, d: f64, b: bf16, h: f16, i: int64, o: bool
-  bool gradient = true;                         // compare gradients of the floating-point inputs too
-  double tolerance = 1;                         // times the tolerance of the type
+  std::string dtypes = "fb";  // f: f32, d: f64, b: bf16, h: f16, i: int64, o: bool, c: c64, z: c128
+  bool gradient = true;       // compare gradients of the floating-point inputs too
+  double tolerance = 1;       // times the tolerance of the type
 };
 
 using Call = Tensors (*)(const Tensors&);
@@ -44,6 +44,8 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> index_samples();
 [[nodiscard]] std::vector<Sample> resample_samples();  // other sizes, bags of embeddings, margins
 [[nodiscard]] std::vector<Sample> attention_samples();
+[[nodiscard]] std::vector<Sample> spatial_samples();
+[[nodiscard]] std::vector<Sample> complex_samples();
 // All of them.
 [[nodiscard]] std::vector<Sample> all_samples();
 

@@ -1,6 +1,7 @@
 // The public functions.
 #include "tpubridge/device/api.h"
 
+#include "tpubridge/device/check_indices.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -24,6 +25,8 @@ void sync(at::TensorList tensors) {
   }
   for (const auto& v : values) exec::buffer_of(*v.node(), v.index()).wait();
 }
+
+bool set_check_indices(bool on) { return device::set_checks_indices(on); }
 
 Fallback set_fallback(Fallback mode) { return device::set_fallback_mode(mode); }
 

@@ -33,6 +33,11 @@ class FallbackScope {
   Fallback before_;
 };
 
+// Checked mode: an index out of range throws c10::IndexError at the call, as on the CPU, at the price of
+// waiting for the indices of every op that has some. Off (the default), a read takes the nearest place inside
+// and a write outside is left out. Also TPUBRIDGE_CHECK_INDICES=1. Returns the old setting.
+bool set_check_indices(bool on);
+
 // auto scope = tpubridge::expect_no_compile();  any compile inside it throws CompilationError.
 [[nodiscard]] inline exec::ExpectNoCompile expect_no_compile() { return {}; }
 

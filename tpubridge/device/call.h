@@ -19,6 +19,7 @@ struct Plan {
     c10::ScalarType dtype;
     std::shared_ptr<const trace::Geometry> geometry;  // the same sizes and strides
     size_t bytes;
+    bool absent;  // gives an undefined tensor
   };
   trace::SpecPtr spec;
   std::vector<Output> outputs;

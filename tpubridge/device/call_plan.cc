@@ -2,6 +2,7 @@
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/call_walk.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/program.h"
 
 namespace tpubridge::device {
 namespace {
@@ -58,15 +59,26 @@ c10::ScalarType scalar_type(DType t) {
   TORCH_CHECK(false, "torch has no element type ", std::string(name(t)));
 }
 
-std::vector<Meta> shapes_by_row(const OpInfo& info, const std::vector<Arg>& args, const CallKey& key,
-                                DType common) {
+// What the row says; nothing where it refuses the call. A row that throws refuses too: the CPU's kernel has
+// torch's words for what is wrong.
+std::vector<Shape> shapes_of_row(const OpInfo& info, const std::vector<Arg>& args, const CallKey& key) {
   std::vector<const Shape*> shapes;
   for (const auto& o : key.operands) shapes.push_back(&o.shape());
+  try {
+    return info.row->shape(lower::Call(args, std::move(shapes)));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::vector<Meta> shapes_by_row(const OpInfo& info, const std::vector<Arg>& args, const CallKey& key,
+                                DType common) {
   std::vector<Meta> out;
-  for (auto& s : info.row->shape(lower::Call(args, std::move(shapes)))) {
+  for (auto& s : shapes_of_row(info, args, key)) {
     if (s.dtype == DType::token) s.dtype = common;
-    auto g = trace::contiguous(s.dims);
-    out.push_back({g.sizes, g.strides, scalar_type(s.dtype)});
+    const bool absent = s.dims == lower::absent_dims();
+    auto g = trace::contiguous(absent ? lower::Dims{0} : s.dims);
+    out.push_back({g.sizes, g.strides, scalar_type(s.dtype), absent});
   }
   return out;
 }
@@ -93,7 +105,8 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
     plan.elements += shapes.back().elements();
     plan.outputs.push_back({m.sizes, m.strides, m.dtype,
                             std::make_shared<const trace::Geometry>(trace::Geometry{m.sizes, m.strides, 0}),
-                            at::detail::computeStorageNbytes(m.sizes, m.strides, c10::elementSize(m.dtype))});
+                            at::detail::computeStorageNbytes(m.sizes, m.strides, c10::elementSize(m.dtype)),
+                            m.absent});
   }
   if (info.row->flags & lower::random) {  // seed and offset, added by whoever records the call
     sink.put(Ref{sink.operands++});
@@ -102,6 +115,10 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
   if (info.row->flags & lower::precise) sink.put(float32_precision());
   const DType type = common(shapes[0].dtype);
   plan.spec = std::make_shared<const trace::Spec>(info.row, std::move(sink.args), std::move(shapes), type);
+  std::vector<Shape> operands;
+  for (const auto& o : key.operands) operands.push_back(o.shape());
+  operands.resize(static_cast<size_t>(sink.operands), Shape{DType::s64, {}});  // seed and offset
+  if (!lower::can_lower(plan.spec, operands)) plan.outputs.clear();
   return plan;
 }
 

@@ -30,6 +30,15 @@ void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
   write(self, convert(std::move(v), *dtype_of(self.scalar_type())));
 }
 
+// The elements as they are to be read. Not by resolve_conj() here: it would clone, which copies.
+at::Tensor plain(const at::Tensor& t) {
+  if (!is_tpu(t)) return t.resolve_conj().resolve_neg();
+  at::Tensor out = t;
+  if (out.is_neg()) out = at::neg(out._neg_view());
+  if (out.is_conj()) out = at::_conj_physical(out.conj());
+  return out;
+}
+
 }  // namespace
 
 void copy_to_host(const at::Tensor& self, const at::Tensor& host, std::string_view reason) {
@@ -63,7 +72,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/
     return self;
   }
   at::assert_no_internal_overlap(self);
-  const at::Tensor from = src.resolve_conj().resolve_neg().expand(self.sizes());
+  const at::Tensor from = plain(src).expand(self.sizes());
   if (self.numel() == 0) return self;
   if (is_tpu(self) && is_tpu(from)) {
     copy_on_device(self, from);

@@ -1,5 +1,5 @@
 // Reads an op's schema: what each argument is, what it writes, and which row lowers it.
-#include "tpubridge/device/ops.h"
+#include "tpubridge/device/check_indices.h"
 
 namespace tpubridge::device {
 namespace {
@@ -106,6 +106,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   }
   info.row = lower::find(row_name(schema));
   if (!info.row && !info.written.empty()) info.row = twin_row(schema, info.row_args);
+  if (info.row) info.indices = index_rule(info.row->name);
   // Without a Meta kernel the row must know the shapes itself.
   const bool shapes_known = info.row && (info.row->shape || has_meta(op));
   info.traceable = shapes_known && !lists_written;

@@ -58,4 +58,13 @@ void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                "tpubridge::report() counts them)");
 }
 
+void fall_back_refused(const c10::OperatorHandle& op, bool writes, torch::jit::Stack* stack) {
+  if (mode() == Fallback::error && !writes) {
+    const auto args = torch::jit::last(*stack, op.schema().arguments().size());
+    torch::jit::Stack trial(args.begin(), args.end());
+    at::native::cpu_fallback(op, &trial);
+  }
+  fall_back(op, stack);
+}
+
 }  // namespace tpubridge::device

@@ -38,7 +38,10 @@ std::vector<Meta> infer(const c10::OperatorHandle& op, const OpInfo&, c10::Array
   std::vector<Meta> out;
   for (const auto& v : stack) {
     const at::Tensor& t = v.toTensor();
-    out.push_back({t.sizes().vec(), t.strides().vec(), t.scalar_type()});
+    if (t.defined())
+      out.push_back({t.sizes().vec(), t.strides().vec(), t.scalar_type()});
+    else
+      out.push_back({{0}, {1}, at::kFloat, /*absent=*/true});
   }
   return out;
 }

@@ -27,14 +27,17 @@ enum class Kind {
   other
 };
 
+struct IndexRule;  // check_indices.h
+
 // What is known of an overload before it is called.
 struct OpInfo {
   const lower::Row* row = nullptr;
-  std::vector<Kind> kinds;      // of the arguments
-  std::vector<size_t> written;  // arguments that the op writes, in the order of its results
-  size_t row_args = 0;          // the arguments that the row sees (the others are out= tensors)
-  bool resizes = false;         // out= tensors take the size of the result
-  bool traceable = false;       // the row and every argument can be recorded
+  std::vector<Kind> kinds;             // of the arguments
+  std::vector<size_t> written;         // arguments that the op writes, in the order of its results
+  size_t row_args = 0;                 // the arguments that the row sees (the others are out= tensors)
+  bool resizes = false;                // out= tensors take the size of the result
+  bool traceable = false;              // the row and every argument can be recorded
+  const IndexRule* indices = nullptr;  // where checked mode looks for places out of range
 };
 
 [[nodiscard]] OpInfo describe(const c10::OperatorHandle& op);
@@ -43,6 +46,7 @@ struct OpInfo {
 struct Meta {
   std::vector<int64_t> sizes, strides;
   c10::ScalarType dtype;
+  bool absent = false;  // an undefined tensor: a gradient that nobody asked for
 };
 
 // The results of a call by its Meta kernel; throws what the op throws for wrong arguments. For results that

@@ -2,6 +2,7 @@
 // results.
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/call.h"
+#include "tpubridge/device/check_indices.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
@@ -27,6 +28,19 @@ std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> args) {
     if (!device && v.isDevice() && is_tpu(v.toDevice())) device = v.toDevice();
   if (device && !device->has_index()) device = resolve(device);
   return device;
+}
+
+// Tensors that are to be read as conjugates or negatives (products get them so) are made plain.
+void resolve_bits(const OpInfo& info, torch::jit::Stack& stack) {
+  const size_t first = stack.size() - info.kinds.size();
+  for (size_t i = 0; i < info.row_args; ++i) {
+    c10::IValue& v = stack[first + i];
+    if (info.kinds[i] != Kind::tensor || !v.isTensor()) continue;
+    const at::Tensor& t = v.toTensor();
+    if (t.defined() && (t.is_conj() || t.is_neg()) &&
+        std::find(info.written.begin(), info.written.end(), i) == info.written.end())
+      v = t.resolve_conj().resolve_neg();
+  }
 }
 
 // Puts a result into the argument that the op writes to.
@@ -63,7 +77,8 @@ void finish(const c10::OperatorHandle& op, Value value) {
   }
   try {
     exec::after_op(device);
-    for (uint32_t i = 0; i < value->shapes().size(); ++i) exec::buffer_of(*value.node(), i).wait();
+    for (uint32_t i = 0; i < value->shapes().size(); ++i)
+      if (value->data(i)) exec::buffer_of(*value.node(), i).wait();
   } catch (Error& e) {
     e.add({{"op", c10::toString(op.operator_name())}, {"called from", user_place()}});
     throw;
@@ -92,6 +107,8 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   const auto args = torch::jit::last(*stack, n);
   const auto device = info_.traceable ? device_of(args) : std::nullopt;
   if (!device) return fall_back(op, stack);
+  resolve_bits(info_, *stack);
+  if (info_.indices && checks_indices()) check_indices(op, *info_.indices, args);
 
   std::unique_lock lock(exec::mutex());
   CallKey key;
@@ -99,7 +116,7 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   const Plan* plan = readable ? &this->plan(op, *device, args, key) : nullptr;
   if (!plan || plan->outputs.empty()) {
     lock.unlock();
-    return fall_back(op, stack);
+    return fall_back_refused(op, !info_.written.empty(), stack);
   }
   if (info_.row->flags & lower::random) add_random(key, plan->elements, device->index());
   Value value = trace::Node::make(plan->spec, key.operands, device->index());
@@ -107,7 +124,9 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   if (info_.written.empty()) {
     torch::jit::drop(*stack, n);
     for (uint32_t i = 0; i < plan->outputs.size(); ++i)
-      stack->emplace_back(make_tensor(Value(value.node(), i), plan->outputs[i], *device));
+      stack->emplace_back(plan->outputs[i].absent
+                              ? at::Tensor()
+                              : make_tensor(Value(value.node(), i), plan->outputs[i], *device));
   } else {
     std::vector<at::Tensor> results;
     for (uint32_t i = 0; i < plan->outputs.size(); ++i) {

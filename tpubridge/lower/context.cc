@@ -227,6 +227,12 @@ hlo::Values better_of(std::span<const Value> v, bool largest) {
   return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
 }
 
+const Dims& absent_dims() {
+  static const Dims dims{-1};
+  return dims;
+}
+Shape wanted_or_absent(bool wanted, DType t, const Dims& dims) { return {t, wanted ? dims : absent_dims()}; }
+
 std::vector<Shape> like_first(const Call& c) { return {c.shape(0)}; }
 std::vector<Shape> like_second(const Call& c) { return {c.shape(1)}; }
 std::vector<Shape> mask_like_first(const Call& c) { return {Shape{DType::pred, c.dims(0)}}; }

@@ -107,6 +107,10 @@ class Context : public Call {
 [[nodiscard]] Dims wrapped(Dims axes, int64_t rank, bool empty_is_all = false);  // negative axes, sorted
 [[nodiscard]] Dims others(const Dims& axes, int64_t rank);                       // the axes not in the list
 [[nodiscard]] int64_t product(const Dims& dims);
+// Dimensions that say: no tensor at all, a gradient that nobody asked for. The row still gives a value, of no
+// elements.
+[[nodiscard]] const Dims& absent_dims();
+[[nodiscard]] Shape wanted_or_absent(bool wanted, DType t, const Dims& dims);
 // Output shapes that many rows share, for ops without a Meta kernel.
 [[nodiscard]] std::vector<Shape> like_first(const Call& c);       // of argument 0
 [[nodiscard]] std::vector<Shape> like_second(const Call& c);      // of argument 1

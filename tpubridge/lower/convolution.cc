@@ -154,8 +154,8 @@ std::vector<Shape> convolution_backward_shape(const Call& c) {
   const Dims mask = c.integers(10);
   const DType t = c.shape(0).dtype;
   if (c.dims(1).size() < 3) return {};
-  auto masked = [&](int64_t wanted, const Dims& dims) { return Shape{t, wanted ? dims : Dims{0}}; };
-  return {masked(mask[0], c.dims(1)), masked(mask[1], c.dims(2)), masked(mask[2], {c.dims(0)[1]})};
+  return {wanted_or_absent(mask[0], t, c.dims(1)), wanted_or_absent(mask[1], t, c.dims(2)),
+          wanted_or_absent(mask[2], t, {c.dims(0)[1]})};
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ void cat(Context& c) {
                              : hlo::concatenate(parts, wrapped({c.integer(1)}, c.out().rank())[0]));
 }
 
+// self, src: the source, in the size and type of self.
+void copy(Context& c) { c.result(expand(c.in(1, c.out().dtype), c.out().dims)); }
+
 void flip(Context& c) { c.result(hlo::reverse(c.in(0), wrapped(c.integers(1), c.out().rank()))); }
 
 void roll(Context& c) {
@@ -114,6 +117,7 @@ void topk(Context& c) {
 std::span<const Row> layout_rows() {
   static const Row rows[] = {
       {{"cat"}, cat},
+      {{"copy"}, copy},
       {{"flip"}, flip, plain, like_first},
       {{"roll"}, roll, plain, like_first},
       {{"constant_pad_nd"},

@@ -75,13 +75,11 @@ void layer_norm_backward(Context& c) {
   c.result(mask[2] ? reshaped(sum(g, s.outer), c.out(2).dims) : fill(c.b, t, c.out(2).dims, 0), 2);
 }
 
-// A gradient that nobody asked for is a tensor of no elements.
-Shape masked(bool wanted, DType t, const Dims& dims) { return {t, wanted ? dims : Dims{0}}; }
-
 std::vector<Shape> layer_norm_backward_shape(const Call& c) {
   const DType t = c.shape(1).dtype;
   const Dims normal = c.integers(2), mask = c.integers(7);
-  return {masked(mask[0], t, c.dims(1)), masked(mask[1], t, normal), masked(mask[2], t, normal)};
+  return {wanted_or_absent(mask[0], t, c.dims(1)), wanted_or_absent(mask[1], t, normal),
+          wanted_or_absent(mask[2], t, normal)};
 }
 
 // The channel is axis 1; statistics are over all others.
@@ -158,8 +156,8 @@ void batch_norm_backward(Context& c) {
 std::vector<Shape> batch_norm_backward_shape(const Call& c) {
   const Dims mask = c.integers(9), channel{c.dims(1)[1]};
   const DType t = c.has(2) ? c.shape(2).dtype : opmath_of(c.shape(1).dtype);
-  return {masked(mask[0], c.shape(1).dtype, c.dims(1)), masked(mask[1], t, channel),
-          masked(mask[2], t, channel)};
+  return {wanted_or_absent(mask[0], c.shape(1).dtype, c.dims(1)), wanted_or_absent(mask[1], t, channel),
+          wanted_or_absent(mask[2], t, channel)};
 }
 
 // input, weight?, bias?, N, C, HxW, group, eps
@@ -224,7 +222,8 @@ std::span<const Row> norm_rows() {
        [](const Call& c) -> std::vector<Shape> {
          const Dims mask = c.integers(9), channel{c.integer(6)};
          const DType t = c.shape(1).dtype;
-         return {masked(mask[0], t, c.dims(1)), masked(mask[1], t, channel), masked(mask[2], t, channel)};
+         return {wanted_or_absent(mask[0], t, c.dims(1)), wanted_or_absent(mask[1], t, channel),
+                 wanted_or_absent(mask[2], t, channel)};
        }},
   };
   return rows;

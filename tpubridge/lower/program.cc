@@ -91,6 +91,24 @@ class Lowering {
 
 }  // namespace
 
+bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
+  hlo::Builder b;
+  std::vector<Value> values;
+  std::vector<const Shape*> shapes;
+  for (const Shape& s : operands) {
+    values.push_back(b.parameter(s));
+    shapes.push_back(&s);
+  }
+  const trace::Value node = trace::Node::make(spec, {}, 0);
+  Context context(b, *node.node(), std::move(values), std::move(shapes));
+  try {
+    static_cast<const Row*>(spec->op)->lower(context);
+  } catch (const std::exception&) {
+    return false;  // what is wrong with the call is told by the CPU's kernel
+  }
+  return true;
+}
+
 std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated) {
   return Lowering(graph, donated).run();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "tpubridge/trace/graph.h"
 
 namespace tpubridge::lower {
+
+// Whether the row can lower such a call: rows do not repeat what the builder checks (element types, ranks).
+[[nodiscard]] bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands);
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
 // the results are its roots. `donated`: leaves whose memory the program may use for its results.

@@ -105,7 +105,7 @@ Value norm_of(Value x, double p, const Dims& axes) {
   return hlo::power(s, like(s, 1 / p));
 }
 void norm(Context& c) {
-  const Value x = wide(c);
+  const Value x = is_complex(c.shape(0).dtype) ? to(hlo::abs(c.in(0)), c.out().dtype) : wide(c);
   c.result(kept(c, norm_of(x, c.has(1) ? c.number(1) : 2,
                            wrapped(c.arg_count() > 2 ? c.integers(2) : Dims{}, x.rank(), true))));
 }

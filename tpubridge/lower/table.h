@@ -59,5 +59,11 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> resample_rows();
 [[nodiscard]] std::span<const Row> embedding_bag_rows();
 [[nodiscard]] std::span<const Row> margin_loss_rows();
+[[nodiscard]] std::span<const Row> padding_rows();
+[[nodiscard]] std::span<const Row> patch_rows();
+[[nodiscard]] std::span<const Row> sampling_rows();
+[[nodiscard]] std::span<const Row> distance_rows();
+[[nodiscard]] std::span<const Row> scatter_rows();
+[[nodiscard]] std::span<const Row> fourier_rows();
 
 }  // namespace tpubridge::lower

@@ -48,6 +48,10 @@ void masked_fill(Context& c) {
   const DType t = c.out().dtype;
   c.result(hlo::select(at(c, 1, DType::pred), at(c, 2, t), at(c, 0, t)));
 }
+std::vector<Shape> masked_fill_shape(const Call& c) {
+  if (c.shape(1).dtype != DType::pred || !c.dims(2).empty()) return {};
+  return {Shape{c.shape(0).dtype, broadcast({&c.dims(0), &c.dims(1)})}};
+}
 
 }  // namespace
 
@@ -69,18 +73,8 @@ std::span<const Row> ternary_rows() {
       {{"addcdiv"}, addc<hlo::divide>, promote},
       {{"lerp.Scalar"}, lerp, promote},
       {{"lerp.Tensor"}, lerp, promote},
-      {{"masked_fill.Scalar"},
-       masked_fill,
-       composite,
-       [](const Call& c) -> std::vector<Shape> {
-         return {Shape{c.shape(0).dtype, broadcast({&c.dims(0), &c.dims(1)})}};
-       }},
-      {{"masked_fill.Tensor"},
-       masked_fill,
-       composite,
-       [](const Call& c) -> std::vector<Shape> {
-         return {Shape{c.shape(0).dtype, broadcast({&c.dims(0), &c.dims(1)})}};
-       }},
+      {{"masked_fill.Scalar"}, masked_fill, composite, masked_fill_shape},
+      {{"masked_fill.Tensor"}, masked_fill, composite, masked_fill_shape},
   };
   return rows;
 }

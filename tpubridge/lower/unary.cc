@@ -27,10 +27,19 @@ void rounding(Context& c) {
 }
 
 Value is_nan(Value x) { return hlo::compare(x, x, Direction::ne); }
+// Of a complex number: of either part.
+template <Value (*F)(Value)>
+Value either(Value x) {
+  return hlo::or_(F(hlo::real(x)), F(hlo::imag(x)));
+}
 Value never(Value x) { return fill(x.builder(), DType::pred, x.dims(), false); }
 
-Value isnan(Value x) { return is_float(x.dtype()) ? is_nan(x) : never(x); }
+Value isnan(Value x) {
+  if (is_complex(x.dtype())) return either<is_nan>(x);
+  return is_float(x.dtype()) ? is_nan(x) : never(x);
+}
 Value isinf(Value x) {
+  if (is_complex(x.dtype())) return either<isinf>(x);
   if (!is_float(x.dtype())) return never(x);
   return hlo::and_(hlo::not_(hlo::is_finite(x)), hlo::not_(is_nan(x)));
 }
@@ -43,6 +52,7 @@ Value isneginf(Value x) {
 Value logical_not(Value x) { return hlo::compare(x, like(x, 0), Direction::eq); }
 Value absolute(Value x) { return is_unsigned_int(x.dtype()) || x.dtype() == DType::pred ? x : hlo::abs(x); }
 Value sign(Value x) {
+  if (is_complex(x.dtype())) return hlo::sign(x);
   if (x.dtype() == DType::pred || is_unsigned_int(x.dtype())) return hlo::minimum(x, like(x, 1));
   if (!is_float(x.dtype())) return hlo::sign(x);
   // torch gives 0 for NaN.
@@ -57,6 +67,28 @@ Value trunc(Value x) {
 }
 Value frac(Value x) { return hlo::subtract(x, trunc(x)); }
 Value bitwise_not(Value x) { return hlo::not_(x); }
+
+Value conjugate(Value x) { return is_complex(x.dtype()) ? hlo::conj(x) : x; }
+
+// In radians; of a real number 0 or π.
+Value angle(Value x) {
+  if (is_complex(x.dtype())) return hlo::atan2(hlo::imag(x), hlo::real(x));
+  const Value pi =
+      hlo::select(hlo::compare(x, like(x, 0), Direction::lt), like(x, 3.141592653589793), like(x, 0));
+  return is_float(x.dtype()) ? hlo::select(is_nan(x), x, pi) : pi;
+}
+void angle_row(Context& c) {
+  const DType t = c.shape(0).dtype;
+  c.result(angle(is_complex(t) ? c.in(0) : c.in(0, opmath_of(c.out().dtype))));
+}
+
+DType real_of(DType t) { return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t; }
+std::vector<Shape> modulus_shape(const Call& c) { return {Shape{real_of(c.shape(0).dtype), c.dims(0)}}; }
+std::vector<Shape> angle_shape(const Call& c) {
+  const DType t = c.shape(0).dtype;
+  if (!is_complex(t) && !is_float(t)) return {};
+  return {Shape{real_of(t), c.dims(0)}};
+}
 
 void nan_to_num(Context& c) {
   const Value x = c.in(0);
@@ -78,7 +110,10 @@ void nan_to_num(Context& c) {
 std::span<const Row> unary_rows() {
   static const Row rows[] = {
       {{"neg"}, exact<hlo::negate>},
-      {{"abs"}, exact<absolute>, composite, like_first},
+      {{"abs"}, exact<absolute>, composite, modulus_shape},
+      {{"angle"}, angle_row, plain, angle_shape},
+      {{"conj_physical"}, exact<conjugate>, plain, like_first},
+      {{"_conj_physical"}, exact<conjugate>, composite, like_first},
       {{"sign"}, exact<sign>},
       {{"sgn"}, exact<sign>},
       {{"bitwise_not"}, exact<bitwise_not>},

@@ -1,0 +1,143 @@
+// Wrong calls: the error is the CPU's, word for word, and comes at the call. Unasked gradients are undefined.
+#include <gtest/gtest.h>
+
+#include "tests/device/check.h"
+
+namespace tpubridge {
+namespace {
+
+using torch::Tensor;
+
+struct Wrong {
+  std::string name;
+  std::function<void(torch::Device)> call;
+};
+
+Tensor ones(torch::IntArrayRef sizes, torch::Device d, torch::Dtype t = torch::kFloat) {
+  return torch::ones(sizes, torch::TensorOptions().device(d).dtype(t));
+}
+#define WRONG(name, expr)                       \
+  Wrong {                                       \
+    name, [](torch::Device d) { (void)(expr); } \
+  }
+
+std::vector<Wrong> wrong_calls() {
+  using namespace torch;
+  return {
+      WRONG("add", ones({2, 3}, d) + ones({4}, d)),
+      WRONG("mm", ones({2, 3}, d).mm(ones({2, 3}, d))),
+      WRONG("mm_ranks", ones({2, 3}, d).mm(ones({3}, d))),
+      WRONG("mm_types", ones({2, 3}, d).mm(ones({3, 2}, d, kLong))),
+      WRONG("bmm", ones({2, 3, 4}, d).bmm(ones({3, 4, 5}, d))),
+      WRONG("mv", ones({2, 3}, d).mv(ones({2}, d))),
+      WRONG("dot", ones({3}, d).dot(ones({4}, d))),
+      WRONG("addmm", addmm(ones({4}, d), ones({2, 3}, d), ones({3, 5}, d))),
+      WRONG("cat", cat({ones({2, 3}, d), ones({3, 2}, d)}, 0)),
+      WRONG("conv2d_channels", conv2d(ones({1, 3, 5, 5}, d), ones({4, 5, 3, 3}, d))),
+      WRONG("conv2d_kernel", conv2d(ones({1, 3, 2, 2}, d), ones({4, 3, 3, 3}, d))),
+      WRONG("layer_norm", layer_norm(ones({2, 5}, d), {4})),
+      WRONG("layer_norm_weight", layer_norm(ones({2, 5}, d), {5}, ones({4}, d))),
+      WRONG("group_norm", group_norm(ones({2, 5, 3}, d), 2)),
+      WRONG("batch_norm", batch_norm(ones({2, 5, 3}, d), ones({4}, d), {}, {}, {}, true, 0.1, 1e-5, false)),
+      WRONG("embedding", embedding(ones({5, 3}, d), ones({2}, d))),
+      WRONG("embedding_weight", embedding(ones({5}, d), ones({2}, d, kLong))),
+      WRONG("index_select_dim", ones({2, 3}, d).index_select(2, ones({1}, d, kLong))),
+      WRONG("index_select_index", ones({2, 3}, d).index_select(0, ones({1, 1}, d, kLong))),
+      WRONG("gather", ones({2, 3}, d).gather(0, ones({2}, d, kLong))),
+      WRONG("gather_type", ones({2, 3}, d).gather(0, ones({2, 2}, d))),
+      WRONG("scatter", ones({2, 3}, d).scatter(0, ones({2, 3}, d, kLong), ones({1, 3}, d))),
+      WRONG("index_count", ones({2}, d).index({ones({1}, d, kLong), ones({1}, d, kLong)})),
+      WRONG("index_shapes", ones({4, 4}, d).index({ones({2}, d, kLong), ones({3}, d, kLong)})),
+      WRONG("softmax_dim", softmax(ones({2, 3}, d), 2)),
+      WRONG("sum_dim", ones({2, 3}, d).sum(IntArrayRef{3})),
+      WRONG("cumsum_dim", ones({2, 3}, d).cumsum(-3)),
+      WRONG("nll_loss", nll_loss(ones({2, 3}, d), ones({3}, d, kLong))),
+      WRONG("mse_loss", mse_loss(ones({2, 3}, d), ones({2, 4}, d))),
+      WRONG("bce", binary_cross_entropy(ones({2, 3}, d), ones({3, 2}, d))),
+      WRONG("max_pool2d", max_pool2d(ones({1, 1, 4, 4}, d), 2, 2, 2)),
+      WRONG("max_pool3d", max_pool3d(ones({1, 1, 4, 4, 4}, d), 2, 2, 2)),
+      WRONG("view", ones({2, 3}, d).view({4, 2})),
+      WRONG("topk", ones({3}, d).topk(4)),
+      WRONG("max_empty", ones({0}, d).max()),
+      WRONG("masked_fill", ones({2}, d).masked_fill(ones({2}, d), 1)),
+      WRONG("repeat", ones({2, 3}, d).repeat({2})),
+      WRONG("flip", ones({2, 3}, d).flip({2})),
+      WRONG("reflection_pad", reflection_pad2d(ones({1, 3, 3}, d), {3, 0, 0, 0})),
+      WRONG("bitwise_and", ones({2}, d) & ones({2}, d)),
+      WRONG("bitwise_not", bitwise_not(ones({2}, d))),
+      WRONG("gelu_type", gelu(ones({2}, d, kLong))),
+      WRONG("softmax_type", softmax(ones({2, 3}, d, kLong), 1)),
+      WRONG("in_place", ones({3}, d).add_(ones({2, 3}, d))),
+      WRONG("in_place_type", ones({3}, d, kLong).add_(1.5)),
+  };
+}
+
+std::string message(const Wrong& w, torch::Device d) {
+  try {
+    w.call(d);
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    return std::string("not torch's: ") + e.what();
+  }
+  return "no error";
+}
+
+class WrongCall : public testing::TestWithParam<size_t> {};
+
+TEST_P(WrongCall, HasTheCpusMessage) {
+  const Wrong w = wrong_calls()[GetParam()];
+  const std::string want = message(w, torch::kCPU);
+  ASSERT_NE(want, "no error");
+  EXPECT_EQ(message(w, tpu()), want);
+}
+INSTANTIATE_TEST_SUITE_P(Errors, WrongCall, testing::Range<size_t>(0, wrong_calls().size()),
+                         [](const auto& info) { return wrong_calls()[info.param].name; });
+
+TEST(Errors, ARefusedCallIsTheCpusErrorAlsoWhereNothingMayRunThere) {
+  FallbackScope native(Fallback::error);
+  const Wrong w{"layer_norm", [](torch::Device d) { (void)torch::layer_norm(ones({2, 5}, d), {4}); }};
+  EXPECT_EQ(message(w, tpu()), message(w, torch::kCPU));
+}
+
+TEST(Errors, TensorsOfTwoDevicesAreNamed) {
+  const auto here = ones({2, 3}, tpu()), there = ones({2, 3}, torch::kCPU);
+  const std::vector<std::function<void()>> calls{[&] { (void)(here + there); },
+                                                 [&] { (void)here.mm(there.t()); },
+                                                 [&] {
+                                                   (void)torch::cat({here, there});
+                                                 },
+                                                 [&] { (void)torch::where(here > 0, here, there); }};
+  for (const auto& call : calls) {
+    const std::string text = message({"", [&](torch::Device) { call(); }}, tpu());
+    EXPECT_NE(text.find("Expected all tensors to be on the same device"), std::string::npos) << text;
+    EXPECT_NE(text.find("tpu:0 and cpu"), std::string::npos) << text;
+  }
+}
+
+TEST(Errors, AnUnaskedGradientIsUndefined) {
+  const auto x = torch::rand({2, 3, 4, 4}, tpu()), w = torch::rand({5, 3, 3, 3}, tpu()),
+             g = torch::rand({2, 5, 2, 2}, tpu());
+  const auto conv = torch::convolution_backward(g, x, w, at::OptionalIntArrayRef(), {1, 1}, {0, 0}, {1, 1},
+                                                false, {0, 0}, 1, {true, false, false});
+  EXPECT_TRUE(std::get<0>(conv).defined());
+  EXPECT_FALSE(std::get<1>(conv).defined());
+  EXPECT_FALSE(std::get<2>(conv).defined());
+
+  const auto rows = torch::rand({4, 6}, tpu());
+  const auto norm = torch::native_layer_norm(rows, {6}, {}, {}, 1e-5);
+  const auto back = torch::native_layer_norm_backward(rows, rows, {6}, std::get<1>(norm), std::get<2>(norm),
+                                                      {}, {}, {false, true, false});
+  EXPECT_FALSE(std::get<0>(back).defined());
+  EXPECT_TRUE(std::get<1>(back).defined());
+  EXPECT_FALSE(std::get<2>(back).defined());
+  exec::set_eager(true);
+  const auto eager = torch::native_layer_norm_backward(rows, rows, {6}, std::get<1>(norm), std::get<2>(norm),
+                                                       {}, {}, {false, true, false});
+  exec::set_eager(false);
+  EXPECT_FALSE(std::get<0>(eager).defined());
+  expect_close(std::get<1>(eager), std::get<1>(back));
+}
+
+}  // namespace
+}  // namespace tpubridge

@@ -1,0 +1,83 @@
+// scatter_reduce: sums, products, means and extremes of what arrives at each place.
+#include <numeric>
+
+#include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using hlo::Direction;
+using hlo::Reducer;
+
+struct Kind {
+  Reducer reducer;
+  hlo::Scalar neutral;
+};
+Kind kind_of(const std::string& name, DType t) {
+  if (name == "prod") return {Reducer::multiply, 1};
+  if (name == "amax") return {Reducer::maximum, hlo::lowest(t)};
+  if (name == "amin") return {Reducer::minimum, hlo::highest(t)};
+  return {Reducer::add, 0};
+}
+
+// Whole index vectors [n, rank]: along `axis` the index, else the element's own place.
+Value places_of(Value index, int64_t axis) {
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < index.rank(); ++i) {
+    const Value part = i == axis ? index : hlo::iota(index.builder(), index.shape(), i);
+    parts.push_back(reshaped(part, {index.elements(), 1}));
+  }
+  return parts.size() == 1 ? parts[0] : hlo::concatenate(parts, 1);
+}
+
+Value mean_of(Value total, Value count) {
+  count = hlo::maximum(count, like(count, 1));
+  if (is_float(total.dtype())) return hlo::divide(total, to(count, total.dtype()));
+  // Whole numbers are rounded down, not to zero.
+  const Value n = to(count, total.dtype()), q = hlo::divide(total, n), r = hlo::remainder(total, n);
+  return hlo::select(hlo::compare(r, like(r, 0), Direction::lt), hlo::subtract(q, like(q, 1)), q);
+}
+
+// self, dim, index, src, reduce, include_self
+void scatter_reduce(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const bool include = c.flag(5);
+  const std::string name = c.text(4);
+  const Kind kind = kind_of(name, t);
+  Value x = c.in(0, t), index = c.in(2), source = c.in(3, t);
+  if (x.rank() == 0) x = reshaped(x, {1});
+  if (index.rank() == 0) index = reshaped(index, {1});
+  if (source.rank() == 0) source = reshaped(source, {1});
+  if (source.dims() != index.dims())
+    source = hlo::slice(source, Dims(static_cast<size_t>(source.rank()), 0), index.dims());
+  const Value places = places_of(index, wrapped({c.integer(1)}, x.rank())[0]);
+  hlo::ScatterDims d;
+  d.inserted_window_dims.resize(static_cast<size_t>(x.rank()));
+  std::iota(d.inserted_window_dims.begin(), d.inserted_window_dims.end(), 0);
+  d.scatter_dims_to_operand_dims = d.inserted_window_dims;
+  d.index_vector_dim = 1;
+
+  Value count;
+  if (!include || name == "mean")
+    count = hlo::scatter(fill(c.b, DType::s32, x.dims(), include ? 1 : 0), places,
+                         fill(c.b, DType::s32, {index.elements()}, 1), d, Reducer::add);
+  Value start = x;
+  if (!include)  // where something arrives, the old value does not take part
+    start = hlo::select(hlo::compare(count, like(count, 0), Direction::gt), like(x, kind.neutral), x);
+  Value y = hlo::scatter(start, places, reshaped(source, {source.elements()}), d, kind.reducer);
+  if (name == "mean") y = mean_of(y, count);
+  c.result(reshaped(y, c.out().dims));
+}
+
+}  // namespace
+
+std::span<const Row> scatter_rows() {
+  static const Row rows[] = {
+      {{"scatter_reduce.two"}, scatter_reduce},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower
