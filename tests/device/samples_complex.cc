@@ -31,6 +31,7 @@ std::vector<Sample> complex_samples() {
       SAMPLE("sin", torch::sin(t[0]), kOne, "c"),
       SAMPLE("cos", torch::cos(t[0]), kOne, "c"),
       SAMPLE("tanh", torch::tanh(t[0] * 0.3), kOne, "c"),
+      SAMPLE("sigmoid", torch::sigmoid(t[0]), kOne, "c"),
       SAMPLE("isnan", torch::isnan(t[0]), kOne, "c", 1, false),
       SAMPLE("eq.Tensor", t[0] == t[1], kTwo, "c", 1, false),
       SAMPLE("sum.dim_IntList", t[0].sum(1), kOne, "cz"),

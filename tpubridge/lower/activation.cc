@@ -59,17 +59,20 @@ void silu(Context& c) {
   const Value x = wide(c, 0);
   c.result(mul(x, hlo::logistic(x)));
 }
+// Gradients of functions of complex numbers go through the conjugate.
+Value conjugate(Value v) { return is_complex(v.dtype()) ? hlo::conj(v) : v; }
+
 void silu_backward(Context& c) {
   const Value g = wide(c, 0), x = wide(c, 1), s = hlo::logistic(x);
-  c.result(mul(mul(g, s), plus(mul(x, hlo::subtract(like(s, 1), s)), 1)));
+  c.result(mul(g, conjugate(mul(s, plus(mul(x, hlo::subtract(like(s, 1), s)), 1)))));
 }
 void sigmoid_backward(Context& c) {
   const Value g = wide(c, 0), y = wide(c, 1);
-  c.result(mul(mul(g, hlo::subtract(like(y, 1), y)), y));
+  c.result(mul(g, conjugate(mul(hlo::subtract(like(y, 1), y), y))));
 }
 void tanh_backward(Context& c) {
   const Value g = wide(c, 0), y = wide(c, 1);
-  c.result(mul(g, hlo::subtract(like(y, 1), mul(y, y))));
+  c.result(mul(g, conjugate(hlo::subtract(like(y, 1), mul(y, y)))));
 }
 
 void leaky_relu(Context& c) {
