@@ -32,6 +32,7 @@ TEST(ChannelsLast, GoesThroughTheLayersOfANetworkWithTheValuesOfTheCpu) {
   for (size_t i = 0; i < want.size(); ++i) {
     SCOPED_TRACE(i);
     expect_close(got[i], want[i], 10);
+    EXPECT_EQ(got[i].strides(), want[i].strides());
   }
 }
 

@@ -83,6 +83,22 @@ std::vector<Meta> shapes_by_row(const OpInfo& info, const std::vector<Arg>& args
   return out;
 }
 
+// Results of the rank of an argument that has its channels last have them last too.
+void keep_format(std::vector<Meta>& metas, c10::ArrayRef<c10::IValue> args) {
+  int64_t rank = 0;
+  each_tensor(args, [&](const at::Tensor& t) {
+    const auto format = t.suggest_memory_format();
+    if (format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d)
+      rank = t.dim();
+  });
+  for (auto& m : metas) {
+    if (rank == 0 || static_cast<int64_t>(m.sizes.size()) != rank) continue;
+    const auto strides =
+        rank == 4 ? c10::get_channels_last_strides_2d(m.sizes) : c10::get_channels_last_strides_3d(m.sizes);
+    m.strides.assign(strides.begin(), strides.end());
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device device,
@@ -93,10 +109,11 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
   auto common = [&](DType otherwise) {
     return promotes ? dtype_of(at::native::result_type(sink.types)).value_or(otherwise) : otherwise;
   };
-  const auto metas =
+  auto metas =
       info.row->shape ? shapes_by_row(info, sink.args, key, common(DType::f32)) : infer(op, info, args);
   Plan plan;
   if (metas.empty()) return plan;
+  if (info.row->flags & lower::keep_format) keep_format(metas, args);
   std::vector<Shape> shapes;
   for (const auto& m : metas) {
     const auto dtype = dtype_of(m.dtype);

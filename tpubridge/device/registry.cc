@@ -2,6 +2,7 @@
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/kernels.h"
 #include "tpubridge/device/ops.h"
+#include "tpubridge/exec/materialise.h"
 
 #include <unordered_set>
 
@@ -62,9 +63,10 @@ bool wanted(const c10::OperatorHandle& op, const OpInfo& info) {
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd))
     return info.traceable && (info.row->flags & lower::composite);
-  // Composites of other ops (select_backward); structured ops, which have a Meta kernel, are not meant.
+  // Composites of other ops (select_backward); structured ops, which have a kernel for the CPU, are not
+  // meant.
   if (!info.traceable && op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) &&
-      !op.hasKernelForDispatchKey(DispatchKey::Meta))
+      !op.hasKernelForDispatchKey(DispatchKey::CPU))
     return false;
   return true;
 }
@@ -85,6 +87,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
            torch::CppFunction::makeFromBoxedFunctor(std::make_unique<TracedOp>(std::move(info))));
   }
 }
+
+const bool deterministic_mode_is_followed = [] {
+  exec::set_deterministic_source([] { return at::globalContext().deterministicAlgorithms(); });
+  return true;
+}();
 
 // Ops of other namespaces.
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { fall_back(op, stack); }

@@ -26,6 +26,10 @@ std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, s
 // op in eager mode.
 void after_op(int device);
 
+// Who says whether results must be the same bits at every run (torch's deterministic mode). It is part of
+// what a program is: on a GPU such programs are compiled without atomic additions.
+void set_deterministic_source(bool (*ask)());
+
 [[nodiscard]] int64_t graph_limit();
 int64_t set_graph_limit(int64_t ops);  // returns the old one
 [[nodiscard]] bool eager();

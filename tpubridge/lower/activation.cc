@@ -166,7 +166,7 @@ void log_sigmoid_backward(Context& c) {
 
 std::span<const Row> activation_rows() {
   static const Row rows[] = {
-      {{"relu"}, relu, plain, like_first},
+      {{"relu"}, relu, keep_format, like_first},
       {{"threshold_backward"}, threshold_backward},
       {{"gelu"}, gelu},
       {{"gelu_backward"}, gelu_backward},

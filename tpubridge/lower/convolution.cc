@@ -162,8 +162,11 @@ std::vector<Shape> convolution_backward_shape(const Call& c) {
 
 std::span<const Row> convolution_rows() {
   static const Row rows[] = {
-      {{"convolution"}, convolution, composite | precise, convolution_shape},
-      {{"convolution_backward"}, convolution_backward, composite | precise, convolution_backward_shape},
+      {{"convolution"}, convolution, composite | precise | keep_format, convolution_shape},
+      {{"convolution_backward"},
+       convolution_backward,
+       composite | precise | keep_format,
+       convolution_backward_shape},
   };
   return rows;
 }

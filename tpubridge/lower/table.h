@@ -23,6 +23,7 @@ enum Flags : unsigned {
   bake = 4,             // Scalar arguments are part of the program, not inputs of it
   random = 8,           // gets two more operands at the end: seed and offset (s64 numbers)
   composite = 16,       // torch would compose it of other ops; this row is taken instead
+  keep_format = 64,     // (32 is precision.h's) results lie in memory like the arguments: channels last
 };
 
 struct Row : trace::Op {

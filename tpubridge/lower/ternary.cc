@@ -59,7 +59,7 @@ std::span<const Row> ternary_rows() {
   static const Row rows[] = {
       {{"where.self"},
        where,
-       promote,
+       promote | keep_format,
        [](const Call& c) -> std::vector<Shape> {
          return {Shape{DType::token, broadcast({&c.dims(0), &c.dims(1), &c.dims(2)})}};
        }},

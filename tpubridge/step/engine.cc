@@ -62,7 +62,7 @@ struct Engine::Impl {
     const bool autocast = at::autocast::is_autocast_enabled(at::kPrivateUse1);
     g.push_back(
         static_cast<uint64_t>(at::GradMode::is_enabled()) | (c10::InferenceMode::is_enabled() ? 2 : 0) |
-        (autocast ? 4 : 0) |
+        (autocast ? 4 : 0) | (at::globalContext().deterministicAlgorithms() ? 8 : 0) |
         (autocast ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kPrivateUse1)) << 8 : 0));
     g.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
     uint64_t bits = 1;
