@@ -11,7 +11,7 @@ namespace tpubridge::lower {
 inline constexpr unsigned precise = 32;
 
 [[nodiscard]] inline hlo::Precision precision_of(const Context& c, DType dtype) {
-  if (dtype != DType::f32) return hlo::Precision::default_;
+  if (dtype != DType::f32 && dtype != DType::c64) return hlo::Precision::default_;
   return static_cast<hlo::Precision>(c.integer(c.arg_count() - 1));
 }
 

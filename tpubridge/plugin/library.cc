@@ -1,6 +1,8 @@
 #include "tpubridge/plugin/library.h"
 
 #include <dlfcn.h>
+
+#include <cstdlib>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -46,6 +48,7 @@ void check_table(const std::string& path, const PJRT_Api* api) {
 
 const PJRT_Api* load_library(const std::string& path) {
   check_file(path);
+  setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);  // XLA tells of its own accord what it does; warnings stay
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = dlerror();
