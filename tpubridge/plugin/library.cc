@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <cstdlib>
 
 #include <cerrno>
 #include <cstring>
