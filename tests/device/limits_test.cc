@@ -88,6 +88,24 @@ TEST(Fork, TheChildGetsAClearError) {
   EXPECT_EQ(x[0].item<float>(), 2.f);  // the parent lives on
 }
 
+// In a process of its own, where nothing has opened the device yet.
+TEST(NoPlugin, TheFirstUseSaysSoAndTheProcessLivesOn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto use_without_plugin = [] {
+    setenv("TPUBRIDGE_PLUGIN", "/nowhere/plugin.so", 1);
+    for (int i = 0; i < 2; ++i) {
+      try {
+        (void)torch::ones({2}, tpu()).cpu();
+        _exit(1);
+      } catch (const PluginError& e) {
+        if (std::string(e.what()).find("/nowhere/plugin.so") == std::string::npos) _exit(2);
+      }
+    }
+    _exit((torch::ones({2}) + 1).sum().item<float>() == 4 ? 0 : 3);
+  };
+  EXPECT_EXIT(use_without_plugin(), testing::ExitedWithCode(0), "");
+}
+
 TEST(EagerMode, ErrorsNameTheOpAndTheCaller) {
   sync();
   const auto x = torch::ones({1 << 18}).to(tpu());
