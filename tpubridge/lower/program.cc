@@ -113,17 +113,25 @@ std::string program(const trace::Graph& graph, const std::vector<int64_t>& donat
   return Lowering(graph, donated).run();
 }
 
-std::vector<NumberPack> number_packs(const trace::Graph& graph) {
+std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {
   std::vector<NumberPack> packs;
   for (DType type : kNumberTypes) {
-    const int64_t n = count(graph, type);
-    if (n == 0) continue;
-    NumberPack pack{Shape{type, {n}}, {}};
-    for (const auto* node : graph.numbers)
-      if (node->number().dtype == type) append(pack.bytes, node->number());
-    packs.push_back(std::move(pack));
+    NumberPack pack{Shape{type, {0}}, {}};
+    for (const auto& n : numbers) {
+      if (n.dtype != type) continue;
+      append(pack.bytes, n);
+      ++pack.shape.dims[0];
+    }
+    if (!pack.bytes.empty()) packs.push_back(std::move(pack));
   }
   return packs;
+}
+
+std::vector<NumberPack> number_packs(const trace::Graph& graph) {
+  std::vector<trace::Number> numbers;
+  numbers.reserve(graph.numbers.size());
+  for (const auto* node : graph.numbers) numbers.push_back(node->number());
+  return number_packs(numbers);
 }
 
 }  // namespace tpubridge::lower

@@ -23,5 +23,7 @@ struct NumberPack {
   std::vector<std::byte> bytes;
 };
 [[nodiscard]] std::vector<NumberPack> number_packs(const trace::Graph& graph);
+// The same for the numbers of a graph with this structure, in its order.
+[[nodiscard]] std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers);
 
 }  // namespace tpubridge::lower

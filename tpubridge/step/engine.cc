@@ -25,7 +25,7 @@ struct Entry {
   int attempts = 0;
 };
 
-// After so many calls without two alike, a step is traced without being recorded, and said so.
+// After so many calls without two alike, it is said once that the step is traced at every call.
 constexpr int kAttempts = 6;
 
 void append(std::vector<uint64_t>& guard, const at::Tensor& t) {

@@ -1,23 +1,17 @@
 // Guard, execute, write back.
 #include "tpubridge/step/replay.h"
 
-#include <cstring>
-
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/generator.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/lower/program.h"
 
 namespace tpubridge::step {
-namespace {
 
 using trace::Value;
-
-size_t width(DType t) { return t == DType::f32 ? 4 : 8; }
-
-}  // namespace
 
 Replay::Replay(Recorded recorded) : r_(std::move(recorded)) {
   donated_.resize(r_.leaves);
@@ -25,16 +19,11 @@ Replay::Replay(Recorded recorded) : r_(std::move(recorded)) {
   uses_.resize(r_.results.size());
   for (const auto& t : r_.targets)
     if (t.is_root) ++uses_[t.from];
-  for (size_t i = 0; i < r_.sources.size(); ++i)
-    if (r_.sources[i].kind == Source::Kind::captured) captured_[r_.sources[i].identity] = i;
+  for (const auto& x : r_.sources)
+    if (x.kind == Source::Kind::captured) captured_.insert(x.identity);
   for (const auto& t : r_.targets)
-    if (t.kind == Target::Kind::captured) captured_.try_emplace(t.identity, ~size_t{0});
-  for (DType type : {DType::f32, DType::f64, DType::s64}) {
-    Pack pack{type, {}, std::nullopt};
-    for (const auto& n : r_.numbers)
-      if (n.value.dtype == type) pack.bytes.resize(pack.bytes.size() + width(type));
-    if (!pack.bytes.empty()) packs_.push_back(std::move(pack));
-  }
+    if (t.kind == Target::Kind::captured) captured_.insert(t.identity);
+  for (const auto& n : r_.numbers) numbers_.push_back(n.value);
 }
 
 bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
@@ -81,43 +70,38 @@ bool Replay::bind(const std::vector<at::Tensor>& arguments) {
   return true;
 }
 
-void Replay::pack_numbers(const std::vector<double>& numbers) {
+void Replay::pack_numbers(const std::vector<double>& of_optimizers) {
   std::vector<Draw> draws;
   for (const auto& d : r_.draws)
     draws.push_back(draw(d.generator, static_cast<c10::DeviceIndex>(r_.device), d.elements));
-  for (auto& pack : packs_) {
-    std::byte* at = pack.bytes.data();
-    bool changed = !pack.buffer;
-    for (const auto& n : r_.numbers) {
-      if (n.value.dtype != pack.dtype) continue;
-      double real = n.value.real;
-      int64_t integer = n.value.integer;
-      if (n.kind == NumberSource::Kind::optimizer) real = numbers[n.index];
-      if (n.kind == NumberSource::Kind::seed) integer = static_cast<int64_t>(draws[n.index].seed);
-      if (n.kind == NumberSource::Kind::offset) integer = static_cast<int64_t>(draws[n.index].offset);
-      auto store = [&](auto v) {
-        changed |= std::memcmp(at, &v, sizeof(v)) != 0;
-        std::memcpy(at, &v, sizeof(v));
-        at += sizeof(v);
-      };
-      if (pack.dtype == DType::f32) store(static_cast<float>(real));
-      if (pack.dtype == DType::f64) store(real);
-      if (pack.dtype == DType::s64) store(integer);
-    }
-    if (!changed) continue;
-    const Shape shape{pack.dtype, {static_cast<int64_t>(pack.bytes.size() / width(pack.dtype))}};
-    pack.buffer.emplace(
-        exec::client().to_device(pjrt::HostArray{pack.bytes.data(), shape, {}}, exec::device(r_.device)));
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const auto& n = r_.numbers[i];
+    if (n.kind == NumberSource::Kind::optimizer) numbers_[i].real = of_optimizers[n.index];
+    if (n.kind == NumberSource::Kind::seed) numbers_[i].integer = static_cast<int64_t>(draws[n.index].seed);
+    if (n.kind == NumberSource::Kind::offset)
+      numbers_[i].integer = static_cast<int64_t>(draws[n.index].offset);
   }
+  auto packs = lower::number_packs(numbers_);
+  packs_.resize(packs.size());
+  for (size_t i = 0; i < packs.size(); ++i) {
+    if (packs_[i].buffer && packs_[i].bytes == packs[i].bytes)
+      continue;  // numbers that stay are there already
+    packs_[i].bytes = std::move(packs[i].bytes);
+    packs_[i].buffer.emplace(exec::client().to_device(
+        pjrt::HostArray{packs_[i].bytes.data(), packs[i].shape, {}}, exec::device(r_.device)));
+  }
+}
+
+const Value& Replay::value_of(size_t source) const {
+  if (storages_[source]) return storages_[source]->slot.value();
+  return values_[source] ? values_[source] : r_.sources[source].value;
 }
 
 void Replay::execute() {
   inputs_.clear();
   keep_.clear();
   for (size_t i = 0; i < r_.leaves; ++i) {
-    const Value& v = storages_[i] ? storages_[i]->slot.value()
-                     : values_[i] ? values_[i]
-                                  : r_.sources[i].value;
+    const Value& v = value_of(i);
     inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
     // What somebody else can still see must outlive the call.
     if (donated_[i] && (v->references() > 1 || v->data(v.index()).use_count() > 1))
@@ -132,10 +116,7 @@ void Replay::execute() {
 }
 
 Value Replay::result(const Target& t) {
-  if (!t.is_root) {
-    const auto& s = storages_[t.from];
-    return s ? s->slot.value() : values_[t.from] ? values_[t.from] : r_.sources[t.from].value;
-  }
+  if (!t.is_root) return value_of(t.from);
   Value& made = results_[t.from];
   if (!made)
     made = trace::Node::leaf(std::make_shared<exec::BufferData>(std::move(outputs_[t.from]), r_.device),
@@ -167,19 +148,19 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
   for (size_t i = 0; i < r_.targets.size(); ++i) {
     const auto& t = r_.targets[i];
     if (t.kind == Target::Kind::fresh && t.returned) fresh_[i] = new_storage(t.bytes, r_.device);
-    Storage* s = fresh_[i] ? static_cast<Storage*>(fresh_[i].get()) : target_storage(t, arguments);
+    Storage* s = target_storage(i, arguments);
     if (!s) continue;  // a gradient or the like that nobody holds any more
     if (t.is_root && !swap_in(t, *s)) s->slot.set(result(t));
     if (s->geometry != t.geometry) s->geometry = t.geometry;
   }
   for (auto& [i, v] : passed)
-    if (Storage* s =
-            fresh_[i] ? static_cast<Storage*>(fresh_[i].get()) : target_storage(r_.targets[i], arguments))
-      s->slot.set(std::move(v));
+    if (Storage* s = target_storage(i, arguments)) s->slot.set(std::move(v));
   results_.clear();
 }
 
-Storage* Replay::target_storage(const Target& t, const std::vector<at::Tensor>& arguments) {
+Storage* Replay::target_storage(size_t i, const std::vector<at::Tensor>& arguments) {
+  if (fresh_[i]) return static_cast<Storage*>(fresh_[i].get());
+  const auto& t = r_.targets[i];
   if (t.kind == Target::Kind::argument) return &storage_of(arguments[t.argument]);
   return t.storage.expired() ? nullptr : t.identity;
 }
@@ -203,7 +184,7 @@ std::vector<at::Tensor> Replay::make_returned(const std::vector<at::Tensor>& arg
     } else {  // a constant
       storage = new_storage(static_cast<size_t>(r_.sources[r.from].shape->bytes()), r_.device);
       auto& s = static_cast<Storage&>(*storage);
-      s.slot.set(values_[r.from] ? values_[r.from] : r_.sources[r.from].value);
+      s.slot.set(value_of(r.from));
       s.geometry = std::make_shared<const trace::Geometry>(trace::contiguous(r_.sources[r.from].shape->dims));
     }
     out.push_back(view_of(std::move(storage), r.sizes, r.strides, r.offset, r.dtype));

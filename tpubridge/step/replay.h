@@ -1,6 +1,8 @@
 // Running a recorded call again.
 #pragma once
 
+#include <unordered_set>
+
 #include "tpubridge/step/record.h"
 
 namespace tpubridge::step {
@@ -17,24 +19,25 @@ class Replay {
  private:
   bool bind(const std::vector<at::Tensor>& arguments);
   bool bind_one(size_t i, const std::vector<at::Tensor>& arguments);
-  void pack_numbers(const std::vector<double>& numbers);
+  void pack_numbers(const std::vector<double>& of_optimizers);
+  [[nodiscard]] const trace::Value& value_of(size_t source) const;
   void execute();
   void put(const std::vector<at::Tensor>& arguments);
   [[nodiscard]] trace::Value result(const Target& t);
   bool swap_in(const Target& t, Storage& s);
-  static Storage* target_storage(const Target& t, const std::vector<at::Tensor>& arguments);
+  Storage* target_storage(size_t target, const std::vector<at::Tensor>& arguments);
   std::vector<at::Tensor> make_returned(const std::vector<at::Tensor>& arguments);
 
   struct Pack {
-    DType dtype;
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes;  // what the buffer holds
     std::optional<pjrt::Buffer> buffer;
   };
   Recorded r_;
   std::vector<Pack> packs_;
-  std::vector<bool> donated_;  // per leaf
-  std::vector<size_t> uses_;   // targets per root
-  std::unordered_map<Storage*, size_t> captured_;
+  std::vector<trace::Number> numbers_;  // as they were last sent
+  std::vector<bool> donated_;           // per leaf
+  std::vector<size_t> uses_;            // targets per root
+  std::unordered_set<const Storage*> captured_;
   // Of the call that runs at the moment.
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
