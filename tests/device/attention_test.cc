@@ -69,6 +69,32 @@ TEST(Attention, IsOneOpUnlessSwitchedOff) {
   at::globalContext().setSDPUseOverrideable(true);
 }
 
+// Sizes that cuDNN's kernels take where the plugin has them; any other plugin opens the composite up.
+void expect_same_in_half(torch::Dtype type, int64_t kv_heads, bool causal) {
+  torch::manual_seed(5);
+  const auto q = torch::randn({2, 4, 64, 32}), k = torch::randn({2, kv_heads, 64, 32}),
+             v = torch::randn({2, kv_heads, 64, 32}), weight = torch::randn({2, 4, 64, 32});
+  auto run = [&](torch::Device d) {
+    std::vector<Tensor> in;
+    for (const auto& t : {q, k, v}) in.push_back(t.to(type).to(d).to(d.is_cpu() ? torch::kFloat : type));
+    for (auto& t : in) t.requires_grad_();
+    const auto out = torch::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0.0, causal, {}, true);
+    (out * weight.to(d)).sum().backward();
+    return std::vector<Tensor>{out, in[0].grad(), in[1].grad(), in[2].grad()};
+  };
+  const auto want = run(torch::kCPU), got = run(tpu());
+  for (size_t i = 0; i < want.size(); ++i) {
+    const auto off = (got[i].detach().cpu().to(torch::kFloat) - want[i].detach()).norm() / want[i].norm();
+    EXPECT_LT(off.item<double>(), 1e-2) << "result " << i;
+  }
+}
+TEST(Attention, InNarrowFloats) {
+  expect_same_in_half(torch::kBFloat16, 4, true);
+  expect_same_in_half(torch::kHalf, 4, false);
+  expect_same_in_half(torch::kBFloat16, 2, true);  // two query heads share a key head
+  EXPECT_FALSE(testing::Test::HasFailure());
+}
+
 TEST(Attention, BatchesThatBroadcastGoByTheComposition) {
   const auto [q, k, v] = inputs();
   const auto one = k.slice(0, 0, 1), value = v.slice(0, 0, 1);

@@ -60,6 +60,31 @@ TEST(Program, MarksDonatedParameters) {
   EXPECT_THAT(program(graph, {}), testing::Not(HasSubstr("jax.buffer_donor")));
 }
 
+std::string attention_text(DType type, int64_t width, bool causal, Platform platform) {
+  const Shape shape{type, {2, 4, 64, width}};
+  const auto q = leaf(shape), k = leaf(shape), v = leaf(shape);
+  const std::vector<trace::Arg> args{
+      Ref{0},         Ref{1}, Ref{2}, trace::Arg{},          trace::Arg{0.0}, trace::Arg{causal},
+      trace::Arg{.5}, {},     {},     trace::Arg{int64_t{0}}};
+  const Shape sums{DType::f32, {2, 4, 64}};
+  const auto out = Node::make(find("_scaled_dot_product_fused_attention_overrideable"), {q, k, v}, args,
+                              {shape, sums}, 0, type);
+  return program(trace::collect({out}), {}, platform);
+}
+
+TEST(Program, AttentionIsCudnnsOnCudaAlone) {
+  const std::string call = "__cudnn$fmhaSoftmax";
+  const std::string text = attention_text(DType::bf16, 32, true, Platform::cuda);
+  EXPECT_THAT(text, HasSubstr(call));
+  EXPECT_THAT(text, HasSubstr("CAUSAL"));
+  EXPECT_THAT(text, HasSubstr("tensor<2x64x4x32xbf16>"));  // length before heads
+  EXPECT_THAT(attention_text(DType::f16, 32, false, Platform::cuda), HasSubstr("NO_MASK"));
+  EXPECT_THAT(attention_text(DType::f32, 32, true, Platform::cuda), testing::Not(HasSubstr(call)));
+  EXPECT_THAT(attention_text(DType::bf16, 36, true, Platform::cuda), testing::Not(HasSubstr(call)));
+  for (Platform p : {Platform::any, Platform::cpu, Platform::tpu})
+    EXPECT_THAT(attention_text(DType::bf16, 32, true, p), testing::Not(HasSubstr(call)));
+}
+
 TEST(Table, NamesAreUniqueAndFound) {
   const auto rows = all_rows();
   EXPECT_GT(rows.size(), 200u);

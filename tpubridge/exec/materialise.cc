@@ -75,7 +75,8 @@ int64_t extra_bytes(const pjrt::LoadedExecutable& program) {
 
 std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
-  const std::string text = lower::program(graph, donated);
+  const std::string platform = client().platform_name();
+  const std::string text = lower::program(graph, donated, lower::platform_named(platform));
   Key key = text_key(text, device_index);
   if (deterministic()) key[1] ^= 0x9e3779b97f4a7c15ull;
   if (auto known = find_text(key, structure_key(graph))) {
@@ -89,9 +90,8 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
-  if (client().platform_name() == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  if (client().platform_name() == "cuda" && deterministic())
-    options.overrides.emplace("xla_gpu_deterministic_ops", true);
+  if (platform == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
+  if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
   auto found = programs().get(pjrt::Program{text}, options, signature(graph, donated));
   const bool by_compiler = found.source == cache::Source::compiler;
   count_execution(by_compiler, found.seconds);

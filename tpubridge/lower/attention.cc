@@ -7,6 +7,7 @@
 #include "tpubridge/base/hash.h"
 #include "tpubridge/hlo/control.h"
 #include "tpubridge/hlo/linalg.h"
+#include "tpubridge/lower/cudnn_attention.h"
 #include "tpubridge/lower/precision.h"
 #include "tpubridge/lower/random_bits.h"
 
@@ -159,10 +160,23 @@ hlo::Values as_composite(Context& c, const Attention& a, const std::string& name
       {{"scale", a.scale}, {"is_causal", a.causal}, {"dropout", a.dropout}, {"has_bias", a.has_bias}});
 }
 
+// cuDNN's kernels where the plugin has them and they take it.
+std::optional<CudnnAttention> by_cudnn(const Context& c, const Attention& a, size_t at) {
+  if (c.platform != Platform::cuda || a.has_bias || a.dropout > 0) return std::nullopt;
+  const CudnnAttention call{a.scale, a.causal};
+  if (!cudnn_takes(call, c.in(at), c.in(at + 1), c.in(at + 2))) return std::nullopt;
+  return call;
+}
+
 // query, key, value, bias?, dropout, causal, scale, seed?, offset?, precision → output, log-sum-exp, seed,
 // offset
 void attention(Context& c) {
   const Attention a = attention_of(c, 0, 3, 4);
+  if (const auto cudnn = by_cudnn(c, a, 0)) {
+    const auto out = cudnn_forward(*cudnn, c.in(0), c.in(1), c.in(2));
+    for (size_t i = 0; i < out.size(); ++i) c.result(out[i], i);
+    return;
+  }
   std::vector<Value> operands{c.in(0), c.in(1), c.in(2)};
   if (a.has_bias) operands.push_back(c.in(3));
   if (a.dropout > 0) operands.insert(operands.end(), {c.in(7), c.in(8)});
@@ -179,6 +193,11 @@ void attention_backward(Context& c) {
   const Attention a = attention_of(c, 1, 6, 7);
   std::vector<Value> operands;
   for (size_t i = 0; i < 6; ++i) operands.push_back(c.in(i));
+  if (const auto cudnn = by_cudnn(c, a, 1)) {
+    const auto out = cudnn_backward(*cudnn, operands);
+    for (size_t i = 0; i < out.size(); ++i) c.result(out[i], i);
+    return;
+  }
   if (a.has_bias) operands.push_back(c.in(6));
   if (a.dropout > 0) operands.insert(operands.end(), {c.in(10), c.in(11)});
   const auto out = as_composite(c, a, "scaled_dot_product_attention_backward", backward, operands);

@@ -12,6 +12,7 @@
 #include "tpubridge/hlo/elementwise.h"
 #include "tpubridge/hlo/reduction.h"
 #include "tpubridge/hlo/shape_ops.h"
+#include "tpubridge/lower/platform.h"
 #include "tpubridge/lower/table.h"
 #include "tpubridge/trace/node.h"
 
@@ -54,14 +55,16 @@ class Call {
 class Context : public Call {
  public:
   Context(hlo::Builder& builder, const trace::Node& node, std::vector<Value> operands,
-          std::vector<const Shape*> shapes)
+          std::vector<const Shape*> shapes, Platform target = Platform::any)
       : Call(node.args(), std::move(shapes)),
         b(builder),
+        platform(target),
         node_(node),
         operands_values_(std::move(operands)),
         results_(node.shapes().size()) {}
 
   hlo::Builder& b;
+  const Platform platform;
 
   [[nodiscard]] Value in(size_t arg) const;                 // the operand, in its own type
   [[nodiscard]] Value in(size_t arg, DType dtype) const;    // converted; where it is a constant scalar, that

@@ -85,34 +85,41 @@ std::vector<Shape> layer_norm_backward_shape(const Call& c) {
 // The channel is axis 1; statistics are over all others.
 Split channels(Value x) { return {x, others({1}, x.rank()), {1}}; }
 
+// Batch statistics are sums over very many elements. XLA's CPU code adds them one after the other, which made
+// gradients ten times less exact than torch's, whose CPU kernels add in f64 as well; other hardware adds in a
+// tree.
+DType statistics_type(const Context& c, DType t) {
+  return c.platform == Platform::cpu && t == DType::f32 ? DType::f64 : t;
+}
+
 // input, weight?, bias?, running_mean?, running_var?, training, momentum, eps → output, mean, rstd, and the
 // new running statistics (the device writes them back).
 void batch_norm(Context& c) {
-  const DType t = opmath_of(c.shape(0).dtype);
+  const DType t = opmath_of(c.shape(0).dtype), st = statistics_type(c, t);
   const Value x = c.in(0, t);
   const Split s = channels(x);
   const double eps = c.number(7), momentum = c.number(6);
   const bool training = c.flag(5);
   Value mean, variance;
   if (training) {
-    mean = mean_of(x, s.inner);
-    const Value d = hlo::subtract(x, s.over(mean));
+    mean = mean_of(to(x, st), s.inner);
+    const Value d = hlo::subtract(to(x, st), s.over(mean));
     variance = mean_of(mul(d, d), s.inner);
   } else {
-    mean = c.in(3, t);
-    variance = c.in(4, t);
+    mean = c.in(3, st);
+    variance = c.in(4, st);
   }
   const Value rstd = hlo::rsqrt(hlo::add(variance, like(variance, eps)));
   Value scale = rstd, shift = hlo::negate(mul(mean, rstd));
-  if (c.has(1)) scale = mul(scale, c.in(1, t)), shift = mul(shift, c.in(1, t));
-  if (c.has(2)) shift = hlo::add(shift, c.in(2, t));
-  c.result(hlo::add(mul(x, s.over(scale)), s.over(shift)), 0);
+  if (c.has(1)) scale = mul(scale, c.in(1, st)), shift = mul(shift, c.in(1, st));
+  if (c.has(2)) shift = hlo::add(shift, c.in(2, st));
+  c.result(hlo::add(mul(x, s.over(to(scale, t))), s.over(to(shift, t))), 0);
   c.result(training ? mean : fill(c.b, t, {0}, 0), 1);
   c.result(training ? rstd : fill(c.b, t, {0}, 0), 2);
   if (c.results().size() < 5) return;
   const double n = static_cast<double>(x.elements()) / static_cast<double>(x.dim(1));
   auto moved = [&](size_t arg, Value fresh) {
-    const Value old = c.in(arg, t);
+    const Value old = c.in(arg, st);
     return hlo::add(scaled(old, 1 - momentum), scaled(fresh, momentum));
   };
   c.result(moved(3, mean), 3);
@@ -121,7 +128,7 @@ void batch_norm(Context& c) {
 
 // grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps, output_mask
 void batch_norm_backward(Context& c) {
-  const DType t = opmath_of(c.shape(1).dtype);
+  const DType t = opmath_of(c.shape(1).dtype), st = statistics_type(c, t);
   const Value g = c.in(0, t), x = c.in(1, t);
   const Split s = channels(x);
   const bool training = c.flag(7);
@@ -135,7 +142,8 @@ void batch_norm_backward(Context& c) {
     rstd = hlo::rsqrt(hlo::add(variance, like(variance, c.number(8))));
   }
   const Value normalised = mul(hlo::subtract(x, s.over(mean)), s.over(rstd));
-  const Value sum_g = sum(g, s.inner), sum_gx = sum(mul(g, normalised), s.inner);
+  const Value sum_g = to(sum(to(g, st), s.inner), t);
+  const Value sum_gx = to(sum(mul(to(g, st), to(normalised, st)), s.inner), t);
   const Dims mask = c.integers(9);
   if (mask[0]) {
     const Value scale = c.has(2) ? mul(rstd, c.in(2, t)) : rstd;

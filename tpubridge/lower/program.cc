@@ -32,7 +32,8 @@ int64_t count(const trace::Graph& graph, DType type) {
 
 class Lowering {
  public:
-  Lowering(const trace::Graph& graph, const std::vector<int64_t>& donated) : graph_(graph) {
+  Lowering(const trace::Graph& graph, const std::vector<int64_t>& donated, Platform platform)
+      : graph_(graph), platform_(platform) {
     for (size_t i = 0; i < graph.leaves.size(); ++i) {
       hlo::ParameterAttrs attrs;
       attrs.donate = std::binary_search(donated.begin(), donated.end(), static_cast<int64_t>(i));
@@ -78,12 +79,13 @@ class Lowering {
     }
     const auto& row = static_cast<const Row&>(*n.op());
     hlo::LocationScope where(b_, {.name = std::string(row.name)});
-    Context context(b_, n, std::move(operands), std::move(shapes));
+    Context context(b_, n, std::move(operands), std::move(shapes), platform_);
     row.lower(context);
     nodes_[&n] = context.results();
   }
 
   const trace::Graph& graph_;
+  const Platform platform_;
   hlo::Builder b_;
   std::map<std::pair<const trace::Node*, uint32_t>, Value> leaves_;
   std::unordered_map<const trace::Node*, std::vector<Value>> nodes_;
@@ -109,8 +111,8 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   return true;
 }
 
-std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated) {
-  return Lowering(graph, donated).run();
+std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated, Platform platform) {
+  return Lowering(graph, donated, platform).run();
 }
 
 std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {

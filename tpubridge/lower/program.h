@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
+#include "tpubridge/lower/platform.h"
 #include "tpubridge/trace/graph.h"
 
 namespace tpubridge::lower {
@@ -16,7 +17,8 @@ namespace tpubridge::lower {
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
 // the results are its roots. `donated`: leaves whose memory the program may use for its results.
-[[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated);
+[[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated,
+                                  Platform platform = Platform::any);
 
 struct NumberPack {
   Shape shape;
