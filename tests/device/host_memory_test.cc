@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/device/check.h"
+#include "tpubridge/exec/runtime.h"
 
 namespace tpubridge {
 namespace {
@@ -41,8 +42,12 @@ TEST(HostMemory, IsFlatOverTenThousandSteps) {
                 programs = metrics().cache_entries;
   for (int i = 2000; i < 10000; ++i) step(i);
   malloc_trim(0);
-  // A leak of 256 bytes a step would be 2 MiB; pools of the plugin and of malloc move by less than that.
-  EXPECT_LT(resident_bytes() - host, int64_t{2} << 20);
+  // A leak of 256 bytes a step would be 2 MiB; pools of the CPU plugin and of malloc move by less than that.
+  // XLA's CUDA plugin keeps about 100 bytes of every execute and 200 of every copy to the device until it
+  // sweeps them at times of its own (seen with bare C calls, H200, 2026-11-15); a step here has five of
+  // these.
+  const bool cpu = exec::client().platform_name() == "cpu";
+  EXPECT_LT(resident_bytes() - host, int64_t{cpu ? 2 : 8} << 20);
   EXPECT_EQ(metrics().live_device_bytes, device);
   EXPECT_EQ(metrics().compiles, compiles);
   EXPECT_EQ(metrics().cache_entries, programs);
