@@ -11,7 +11,8 @@ install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
   PATTERN "capi/call.h" EXCLUDE PATTERN "capi/client_options.h" EXCLUDE PATTERN "capi/convert.h" EXCLUDE
   PATTERN "plugin/host_cpu.h" EXCLUDE PATTERN "plugin/library.h" EXCLUDE PATTERN "plugin/load_check.h" EXCLUDE
   PATTERN "pjrt/client_core.h" EXCLUDE
-  PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE)
+  PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE
+  PATTERN "config/fields.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
 install(TARGETS tpubridge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET tpubridge-aot)

@@ -42,6 +42,7 @@ void add_devices(CLI::App& root, Invocation& call);
 void add_run(CLI::App& root, Invocation& call);
 void add_fit(CLI::App& root, Invocation& call);
 void add_cache(CLI::App& root, Invocation& call);
+void add_validate(CLI::App& root, Invocation& call);
 void add_completion(CLI::App& root, Invocation& call);
 
 }  // namespace tpubridge::tools

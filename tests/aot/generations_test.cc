@@ -68,6 +68,24 @@ TEST(Generations, NoSliceIsLargerThanAPod) {
   EXPECT_NE(error_of("v4:2000000000x2000000000x2000000000").find("a pod has 4096 chips"), std::string::npos);
 }
 
+TEST(Generations, FoundByTheDevicesKind) {
+  EXPECT_EQ(find_generation("TPU v5 lite")->name, "v5e");
+  EXPECT_EQ(find_generation("TPU v5")->name, "v5p");
+  EXPECT_EQ(find_generation("TPU7x")->name, "v7");
+  EXPECT_EQ(find_generation("TPU7x")->chip_hbm_gib, 192);
+  EXPECT_EQ(find_generation("v6e")->int8_ops, 1836e12);
+  EXPECT_EQ(find_generation("TPU v3"), nullptr);
+  EXPECT_EQ(find_generation("cpu"), nullptr);
+}
+
+// What no page of the vendor's says is not there, rather than made up.
+TEST(Generations, FiguresHaveASource) {
+  for (const Generation& g : generations()) EXPECT_TRUE(g.source.starts_with("cloud.google.com/tpu/docs/"));
+  EXPECT_EQ(find_generation("v5p")->int8_ops, std::nullopt);
+  EXPECT_EQ(find_generation("v7")->int8_ops, std::nullopt);
+  EXPECT_EQ(find_generation("v4")->fp8_flops, std::nullopt);
+}
+
 std::string with_commas(int64_t n) {
   std::string digits = std::to_string(n);
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");

@@ -1,5 +1,5 @@
 // The errors: their texts, their JSON, and what each can be caught as.
-#include "tpubridge/base/errors.h"
+#include "tpubridge/base/backend_errors.h"
 
 #include <gtest/gtest.h>
 
@@ -115,6 +115,7 @@ TEST(Errors, EachCanBeCaughtAsItsBases) {
   expect_caught_as<TPUDeviceError, DeviceError, TPUBackendError, BackendError>();
   expect_caught_as<TPUNotAvailableError, DeviceNotAvailableError, DeviceError, TPUBackendError>();
   expect_caught_as<TPUConfigurationError, ConfigurationError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUValidationError, TPUBackendError, BackendError>();
 }
 
 TEST(Errors, NoneIsCaughtAsAnUnrelatedOne) {

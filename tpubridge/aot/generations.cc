@@ -20,17 +20,18 @@ constexpr std::array<std::string_view, 2> kV5p = {"viperfish", "tpuv5p"};
 constexpr std::array<std::string_view, 3> kV6e = {"v6", "trillium", "tpuv6e"};
 constexpr std::array<std::string_view, 4> kV7 = {"v7x", "tpu7x", "tpu7", "ironwood"};
 
+// hbm_bytes was asked of libtpu's compiler; peaks, bandwidths, cores, HBM and pods stand on the page named.
 constexpr std::array kTable = {
     Generation{"v4", "Pufferfish", kV4, "v4", "megacore", "TPU v4", "2x2x1", 3, 4096, 1, 33'014'413'312,
-               275e12, 1.2e12},
+               275e12, 1.2e12, 2, 32, 275e12, std::nullopt, "cloud.google.com/tpu/docs/v4"},
     Generation{"v5e", "Viperlite", kV5e, "v5e", "", "TPU v5 lite", "1x1", 2, 256, 1, 16'909'336'064, 197e12,
-               0.819e12},
+               0.819e12, 1, 16, 393e12, std::nullopt, "cloud.google.com/tpu/docs/v5e"},
     Generation{"v5p", "Viperfish", kV5p, "v5p", "megacore", "TPU v5", "2x2x1", 3, 8960, 1, 102'786'660'352,
-               459e12, 2.765e12},
+               459e12, 2.765e12, 2, 95, std::nullopt, 459e12, "cloud.google.com/tpu/docs/v5p"},
     Generation{"v6e", "Trillium", kV6e, "v6e", "", "TPU v6 lite", "1x1", 2, 256, 1, 33'546'042'880, 918e12,
-               1.638e12},
+               1.638e12, 1, 32, 1836e12, 918e12, "cloud.google.com/tpu/docs/v6e, tpu7x"},
     Generation{"v7", "Ironwood", kV7, "tpu7x", "", "TPU7x", "2x2x1", 3, 9216, 2, 101'724'450'816, 1153.5e12,
-               3.69e12},
+               3.69e12, 2, 192, std::nullopt, 2307e12, "cloud.google.com/tpu/docs/tpu7x"},
 };
 
 std::string lower(std::string_view text) {
@@ -78,6 +79,11 @@ std::optional<std::vector<int>> parse_dims(std::string_view text) {
 }  // namespace
 
 std::span<const Generation> generations() { return kTable; }
+const Generation* find_generation(std::string_view name) {
+  const auto at = std::ranges::find_if(
+      kTable, [&](const Generation& g) { return g.name == name || g.device_kind == name; });
+  return at == kTable.end() ? nullptr : &*at;
+}
 
 int Slice::chips() const {
   int out = 1;

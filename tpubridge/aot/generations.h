@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,8 +27,15 @@ struct Generation {
   int64_t hbm_bytes;  // what the compiler leaves to programs, on the smallest slice
   double bf16_flops;  // peak, per second (the vendor's figure)
   double bandwidth;   // of the HBM, bytes per second (the vendor's figure)
+  int cores_per_chip;
+  double chip_hbm_gib;              // the vendor's figure
+  std::optional<double> int8_ops;   // peak, per second; nothing where the vendor's page has none
+  std::optional<double> fp8_flops;  // the same
+  std::string_view source;          // the page of the vendor's figures
 };
 [[nodiscard]] std::span<const Generation> generations();  // the oldest first
+// By its name ("v5e") or by PJRT's name of its devices ("TPU v5 lite"); null where there is none.
+[[nodiscard]] const Generation* find_generation(std::string_view name_or_device_kind);
 
 // Some chips of one generation.
 struct Slice {

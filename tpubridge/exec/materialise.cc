@@ -13,6 +13,7 @@
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/options.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
@@ -44,6 +45,7 @@ bool deterministic() {
 Key structure_key(const Graph& graph) {
   Key key = graph.hash;
   if (deterministic()) key[0] ^= 0x9e3779b97f4a7c15ull;
+  key[1] ^= user_options_hash();
   return key;
 }
 
@@ -79,6 +81,7 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   const std::string text = lower::program(graph, donated, lower::platform_named(platform));
   Key key = text_key(text, device_index);
   if (deterministic()) key[1] ^= 0x9e3779b97f4a7c15ull;
+  key[0] ^= user_options_hash();
   if (auto known = find_text(key, structure_key(graph))) {
     count_execution(false, 0);
     return known;
@@ -92,6 +95,7 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (platform == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
   if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
+  add_user_options(options);
   auto found = programs().get(pjrt::Program{text}, options, signature(graph, donated));
   const bool by_compiler = found.source == cache::Source::compiler;
   count_execution(by_compiler, found.seconds);

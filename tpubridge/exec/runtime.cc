@@ -10,6 +10,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/opener.h"
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
@@ -31,11 +32,27 @@ void check_process() {
                        "Fork before the first use of the device, or start a new program (exec).");
 }
 
+std::atomic<bool> opened_already{false};
+std::function<std::shared_ptr<pjrt::Client>()>& opener() {
+  static auto* o = new std::function<std::shared_ptr<pjrt::Client>()>([] { return pjrt::open(); });
+  return *o;
+}
+
 }  // namespace
+
+bool client_is_open() { return opened_already; }
+
+bool set_client_opener(std::function<std::shared_ptr<pjrt::Client>()> open) {
+  const Lock lock(mutex());
+  if (opened_already) return false;
+  opener() = std::move(open);
+  return true;
+}
 
 pjrt::Client& client() {
   static const auto* opened = [] {
-    auto* c = new std::shared_ptr<pjrt::Client>(pjrt::open());
+    auto* c = new std::shared_ptr<pjrt::Client>(opener()());
+    opened_already = true;
     opened_by = getpid();
     pthread_atfork(nullptr, nullptr, [] { forked = true; });
     return c;

@@ -1,0 +1,21 @@
+#include "tpubridge/base/backend_errors.h"
+
+namespace tpubridge {
+namespace {
+
+// The facts first, then what the caller knows besides.
+Details joined(Details facts, Details more) {
+  facts.insert(facts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return facts;
+}
+
+}  // namespace
+
+TPUValidationError validation_error(const std::string& validation_type, const std::string& error, Details more,
+                                    std::string hint) {
+  return TPUValidationError("TPU validation (" + validation_type + ") failed: " + error,
+                            joined({{"validation_type", validation_type}}, std::move(more)), std::move(hint),
+                            Code::failed_precondition);
+}
+
+}  // namespace tpubridge

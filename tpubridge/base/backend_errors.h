@@ -1,0 +1,14 @@
+// The errors of the backend's API, beside those of errors.h. Each can be caught as TPUBackendError, and has a
+// page in docs/errors.md. The functions make them with the facts that each carries.
+#pragma once
+
+#include "tpubridge/base/errors.h"
+
+namespace tpubridge {
+
+// A configuration or a model failed its validation, in strict mode.
+TPUBRIDGE_ERROR(TPUValidationError, public virtual TPUBackendError);
+[[nodiscard]] TPUValidationError validation_error(const std::string& validation_type, const std::string& error,
+                                                  Details more = {}, std::string hint = {});
+
+}  // namespace tpubridge
