@@ -56,7 +56,8 @@ TEST(Program, PacksNumbersByElementType) {
 TEST(Program, MarksDonatedParameters) {
   const auto a = leaf({DType::f32, {2}}), y = multiply(a, a);
   const auto graph = trace::collect({y});
-  EXPECT_THAT(program(graph, {0}), HasSubstr("jax.buffer_donor"));
+  EXPECT_THAT(program(graph, {{.leaf = 0}}), HasSubstr("jax.buffer_donor"));
+  EXPECT_THAT(program(graph, {{.leaf = 0, .root = 0}}), HasSubstr("tf.aliasing_output = 0"));
   EXPECT_THAT(program(graph, {}), testing::Not(HasSubstr("jax.buffer_donor")));
 }
 

@@ -43,6 +43,7 @@ void Slot::unlink() {
 
 void Slot::set(trace::Value value) {
   if (place_) unlink();
+  if (value_ && !value_->is_pending()) before_id_ = value_->id(), before_index_ = value_.index();
   value_ = std::move(value);
   if (value_ && value_->is_pending()) link(value_->device());
 }
@@ -61,6 +62,14 @@ std::vector<trace::Value> pending_values(int device) {
     s = next;
   }
   return {seen.begin(), seen.end()};
+}
+
+std::vector<Successor> successors(int device) {
+  std::vector<Successor> out;
+  for (const Slot* s = head(device); s; s = s->next_)
+    if (s->before_id_ != 0 && s->value_->is_pending())
+      out.push_back({s->value_, s->before_id_, s->before_index_});
+  return out;
 }
 
 }  // namespace tpubridge::exec

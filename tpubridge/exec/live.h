@@ -8,6 +8,13 @@
 
 namespace tpubridge::exec {
 
+// A pending value, and the computed one (result `index` of the node `id`) whose place it takes.
+struct Successor {
+  trace::Value value;
+  uint64_t id = 0;
+  uint32_t index = 0;
+};
+
 class Slot {
  public:
   Slot() = default;
@@ -22,13 +29,18 @@ class Slot {
 
  private:
   friend std::vector<trace::Value> pending_values(int device);
+  friend std::vector<Successor> successors(int device);
   void link(int device);
   void unlink();
   trace::Value value_;
+  uint64_t before_id_ = 0;                    // the computed value that was here last: its node
+  uint32_t before_index_ = 0;                 // and which of its results
   Slot *next_ = nullptr, **place_ = nullptr;  // place_: the pointer that points here; null where not listed
 };
 
 // The distinct values of the slots that are not computed yet.
 [[nodiscard]] std::vector<trace::Value> pending_values(int device);
+// Which of them replace a computed value: a program that is given the old one should write the new one there.
+[[nodiscard]] std::vector<Successor> successors(int device);
 
 }  // namespace tpubridge::exec

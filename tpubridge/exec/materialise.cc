@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
@@ -64,6 +65,31 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
+// Each donated leaf with the root that takes its place: without that the compiler pairs them by their shapes
+// alone, and copies where it guessed wrong.
+std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int64_t>& donated, int device) {
+  std::map<std::pair<uint64_t, uint32_t>, int64_t> leaves;
+  std::vector<lower::Donation> out;
+  for (int64_t i : donated) {
+    const trace::Leaf& leaf = graph.leaves[static_cast<size_t>(i)];
+    leaves[{leaf.node->id(), leaf.index}] = static_cast<int64_t>(out.size());
+    out.push_back({i, std::nullopt});
+  }
+  std::map<std::pair<uint64_t, uint32_t>, int64_t> roots;
+  for (size_t i = 0; i < graph.roots.size(); ++i)
+    roots[{graph.roots[i]->id(), graph.roots[i].index()}] = static_cast<int64_t>(i);
+  for (const Successor& s : successors(device)) {
+    const auto leaf = leaves.find({s.id, s.index});
+    const auto root = roots.find({s.value->id(), s.value.index()});
+    if (leaf == leaves.end() || root == roots.end()) continue;
+    lower::Donation& d = out[static_cast<size_t>(leaf->second)];
+    if (d.root || graph.leaves[static_cast<size_t>(d.leaf)].shape() != s.value.shape()) continue;
+    d.root = root->second;
+    roots.erase(root);  // a root takes one leaf
+  }
+  return out;
+}
+
 int64_t extra_bytes(const pjrt::LoadedExecutable& program) {
   try {
     const auto m = program.info().memory();
@@ -78,7 +104,8 @@ int64_t extra_bytes(const pjrt::LoadedExecutable& program) {
 std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
-  const std::string text = lower::program(graph, donated, lower::platform_named(platform));
+  const std::string text =
+      lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
   Key key = text_key(text, device_index);
   if (deterministic()) key[1] ^= 0x9e3779b97f4a7c15ull;
   key[0] ^= user_options_hash();

@@ -107,9 +107,9 @@ std::string report() {
       "device memory     {:.1f} MiB live, {:.1f} MiB peak\n",
       m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
       m.cache_entries, m.compiles, m.compile_seconds, m.disk.hits, m.disk.seconds_saved, m.disk.misses,
-      m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks),
-      listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
-      mib(m.live_device_bytes), mib(m.peak_device_bytes));
+      m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks), listed(m.synchronising),
+      mib(m.host_to_device_bytes), mib(m.device_to_host_bytes), mib(m.live_device_bytes),
+      mib(m.peak_device_bytes));
 }
 
 namespace exec {

@@ -13,6 +13,7 @@ struct Conv {
   bool transposed = false;
   int64_t groups = 1, spatial = 0;
   hlo::Precision precision = hlo::Precision::default_;
+  Platform platform = Platform::any;
 };
 
 Dims per_dimension(Dims v, int64_t spatial) {
@@ -43,7 +44,8 @@ hlo::ConvOptions options_for(DType t, const Conv& v) {
   hlo::ConvOptions o;
   o.feature_groups = v.groups;
   o.lhs_precision = o.rhs_precision = v.precision;
-  if (t == DType::bf16 || t == DType::f16) o.result = DType::f32;
+  // cuDNN has no such kernel: XLA would compute all of it in f32. It adds in f32 all the same.
+  if ((t == DType::bf16 || t == DType::f16) && v.platform != Platform::cuda) o.result = DType::f32;
   return o;
 }
 
@@ -108,6 +110,7 @@ Dims spatial_of(const Dims& dims) { return {dims.begin() + 2, dims.end()}; }
 void convolution(Context& c) {
   Conv v = conv_of(c, 0, 3);
   v.precision = precision_of(c, c.shape(0).dtype);
+  v.platform = c.platform;
   const Value x = c.in(0), w = c.in(1);
   Value y = v.transposed ? adjoint(x, w, v, spatial_of(c.out().dims)) : forward(x, w, v);
   if (c.has(2)) y = hlo::add(y, spread(c.in(2, y.dtype()), y.dims(), {1}));
@@ -133,6 +136,7 @@ std::vector<Shape> convolution_shape(const Call& c) {
 void convolution_backward(Context& c) {
   Conv v = conv_of(c, 1, 4);
   v.precision = precision_of(c, c.shape(1).dtype);
+  v.platform = c.platform;
   const Value g = c.in(0), x = c.in(1), w = c.in(2);
   const Dims mask = c.integers(10), kernel = spatial_of(w.dims());
   auto unwanted = [&](size_t i) { return fill(c.b, c.out(i).dtype, c.out(i).dims, 0); };

@@ -1,4 +1,5 @@
 // Loss functions that arrive as ops of their own.
+#include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
 
 namespace tpubridge::lower {
@@ -11,8 +12,23 @@ enum Reduction { none = 0, mean = 1, sum_ = 2 };
 struct Nll {
   Value x;       // log-probabilities [n, C, …]
   Value hot;     // pred, x's shape; false everywhere for ignored targets
-  Value weight;  // per target, its class's weight; 0 for ignored targets
+  Value target;  // [n, …]
+  Value counts;  // pred, per target: neither ignored nor outside of the classes
+  Value weight;  // per target, its class's weight; 0 where it does not count
 };
+
+// The log-probability of each target. On a GPU by a gather: adding up a whole row of zeros and one value is
+// one more pass over the largest array of a language model.
+Value picked(const Context& c, const Nll& r) {
+  if (c.platform != Platform::cuda || r.x.rank() != 2) return sum(hlo::select(r.hot, r.x, like(r.x, 0)), {1});
+  const Dims column{r.x.dim(0), 1};
+  const Value row = hlo::iota(c.b, Shape{DType::s64, column}, 0);
+  hlo::GatherDims d;
+  d.collapsed_slice_dims = d.start_index_map = {0, 1};
+  d.index_vector_dim = 1;
+  const Value found = hlo::gather(r.x, hlo::concatenate({row, reshaped(r.target, column)}, 1), d, {1, 1});
+  return hlo::select(r.counts, found, like(found, 0));
+}
 
 Nll nll(const Context& c, size_t self, size_t target, size_t weight, size_t ignore) {
   const DType t = opmath_of(c.shape(self).dtype);
@@ -25,19 +41,26 @@ Nll nll(const Context& c, size_t self, size_t target, size_t weight, size_t igno
   }
   const Dims rest = others({1}, r.x.rank());
   const Value kept = hlo::compare(y, like(y, c.integer(ignore)), Direction::ne);
+  const Value inside = hlo::and_(hlo::compare(y, like(y, 0), Direction::ge),
+                                 hlo::compare(y, like(y, r.x.dim(1)), Direction::lt));
+  r.counts = hlo::and_(kept, inside);
   const Value cls = hlo::iota(c.b, Shape{DType::s64, r.x.dims()}, 1);
   r.hot = hlo::and_(hlo::compare(cls, spread(y, r.x.dims(), rest), Direction::eq),
                     spread(kept, r.x.dims(), rest));
-  const Value w = c.has(weight) ? spread(c.in(weight, t), r.x.dims(), {1}) : like(r.x, 1);
-  r.weight = sum(hlo::select(r.hot, w, like(r.x, 0)), {1});
+  r.target = y;
+  if (c.has(weight)) {
+    const Value w = spread(c.in(weight, t), r.x.dims(), {1});
+    r.weight = sum(hlo::select(r.hot, w, like(r.x, 0)), {1});
+  } else {
+    r.weight = to(r.counts, t);
+  }
   return r;
 }
 
 // self, target, weight?, reduction, ignore_index → loss, total_weight
 void nll_forward(Context& c) {
   const Nll r = nll(c, 0, 1, 2, 4);
-  const Value picked = sum(hlo::select(r.hot, r.x, like(r.x, 0)), {1});
-  const Value each = hlo::negate(hlo::multiply(picked, r.weight));
+  const Value each = hlo::negate(hlo::multiply(picked(c, r), r.weight));
   const Dims all = wrapped({}, each.rank(), true);
   const Value total = sum(r.weight, all);
   if (c.integer(3) == none)

@@ -32,13 +32,16 @@ int64_t count(const trace::Graph& graph, DType type) {
 
 class Lowering {
  public:
-  Lowering(const trace::Graph& graph, const std::vector<int64_t>& donated, Platform platform)
+  Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform)
       : graph_(graph), platform_(platform) {
-    for (size_t i = 0; i < graph.leaves.size(); ++i) {
-      hlo::ParameterAttrs attrs;
-      attrs.donate = std::binary_search(donated.begin(), donated.end(), static_cast<int64_t>(i));
-      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(graph.leaves[i].shape(), attrs);
+    std::vector<hlo::ParameterAttrs> attrs(graph.leaves.size());
+    for (const Donation& d : donated) {
+      attrs[static_cast<size_t>(d.leaf)].alias_result = d.root;
+      attrs[static_cast<size_t>(d.leaf)].donate = !d.root;
     }
+    for (size_t i = 0; i < graph.leaves.size(); ++i)
+      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] =
+          b_.parameter(graph.leaves[i].shape(), attrs[i]);
     add_numbers();
   }
 
@@ -111,7 +114,7 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   return true;
 }
 
-std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated, Platform platform) {
+std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform) {
   return Lowering(graph, donated, platform).run();
 }
 

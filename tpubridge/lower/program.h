@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,12 @@ namespace tpubridge::lower {
 [[nodiscard]] bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands);
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
-// the results are its roots. `donated`: leaves whose memory the program may use for its results.
-[[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<int64_t>& donated,
+// the results are its roots.
+struct Donation {
+  int64_t leaf = 0;                  // the program may use its memory,
+  std::optional<int64_t> root = {};  // for this root where it is known which one takes its place
+};
+[[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<Donation>& donated,
                                   Platform platform = Platform::any);
 
 struct NumberPack {
