@@ -7,7 +7,7 @@ int main() {
   const torch::Device tpu("tpu");
   torch::nn::Sequential model(torch::nn::Linear(2, 32), torch::nn::GELU(), torch::nn::Linear(32, 1));
   model->to(tpu);
-  torch::optim::AdamW optimizer(model->parameters(), 1e-2);
+  tpubridge::optim::AdamW optimizer(model->parameters(), 1e-2);
   const auto x = torch::rand({256, 2}, tpu) * 4 - 2;
   const auto y = (x.select(1, 0) * x.select(1, 1)).unsqueeze(1);  // learn a product
   for (int step = 0; step <= 300; ++step) {

@@ -1,7 +1,8 @@
 // Operands by their place.
 #include "tpubridge/device/arguments.h"
 
-#include "tpubridge/device/storage.h"
+#include "tpubridge/device/generator.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::device {
@@ -25,7 +26,7 @@ Ref Arguments::read_operand(const at::Tensor& t) {
 
 void Arguments::tensor(const at::Tensor& t) {
   if (t.defined() && t.device().is_cpu() && t.dim() == 0 && t.is_floating_point())
-    return number(t.item<double>(), t.scalar_type() == at::kDouble);
+    return number({t.item<double>()}, t.scalar_type() == at::kDouble);
   args_.emplace_back(read_operand(t));
 }
 
@@ -36,14 +37,22 @@ void Arguments::tensors(at::TensorList list) {
   args_.emplace_back(std::move(refs));
 }
 
-void Arguments::number(double v, bool wide) {
-  args_.emplace_back(
-      put(Node::number({.dtype = wide ? DType::f64 : DType::f32, .real = v}, device_.index())));
+void Arguments::number(const HostNumber& n, bool wide) {
+  auto v = Node::number({.dtype = wide ? DType::f64 : DType::f32, .real = n.value}, device_.index());
+  if (Recording* r = n.again ? recording() : nullptr) r->feed(v, n.again);
+  args_.emplace_back(put(std::move(v)));
 }
 
-void Arguments::word(uint64_t bits) {
-  args_.emplace_back(
-      put(Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(bits)}, device_.index())));
+void Arguments::draw(int64_t elements) {
+  const Draw d = device::draw(std::nullopt, device_.index(), elements);
+  auto word = [&](uint64_t bits) {
+    return Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(bits)}, device_.index());
+  };
+  auto seed = word(d.seed), offset = word(d.offset);
+  if (Recording* r = recording())
+    r->draw({default_generator(device_.index()), elements, d.seed, d.offset, seed, offset});
+  args_.emplace_back(put(std::move(seed)));
+  args_.emplace_back(put(std::move(offset)));
 }
 
 std::vector<trace::Value> Arguments::record(const lower::Row* row, std::vector<Shape> shapes) && {

@@ -1,9 +1,18 @@
 // Operands and arguments of a node that a kernel records by hand, in the order in which its row reads them.
 #pragma once
 
+#include <functional>
+
 #include "tpubridge/device/ops.h"
 
 namespace tpubridge::device {
+
+// A number of the host. Where `again` is given, a replayed call of a compiled step asks it for the value
+// anew.
+struct HostNumber {
+  double value = 0;
+  std::function<double()> again = nullptr;
+};
 
 class Arguments {
  public:
@@ -12,8 +21,8 @@ class Arguments {
   void tensor(const at::Tensor& t);  // undefined: the argument is absent; a CPU number: an input
   void tensor(const std::optional<at::Tensor>& t) { tensor(t.value_or(at::Tensor())); }
   void tensors(at::TensorList list);
-  void number(double v, bool wide);  // an input of the program, in f32 or f64
-  void word(uint64_t bits);          // an s64 input
+  void number(const HostNumber& n, bool wide);  // an input of the program, in f32 or f64
+  void draw(int64_t elements);  // seed and offset of the device's generator, which moves on by so many
   void absent() { args_.emplace_back(trace::Ref{}); }
   template <class T>
   void constant(T value) {  // part of the program

@@ -5,7 +5,6 @@
 
 #include "tpubridge/device/arguments.h"
 #include "tpubridge/device/dtype.h"
-#include "tpubridge/device/generator.h"
 #include "tpubridge/device/ops.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
@@ -83,11 +82,8 @@ Forward attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTe
   sums.dtype = lower::opmath_of(out.dtype);
   std::vector<Shape> shapes{out, sums};
   if (dropout > 0) {
-    const Draw d = draw(std::nullopt, q.device().index(), lower::product(sums.dims) * k.size(-2));
-    for (uint64_t word : {d.seed, d.offset}) {
-      a.word(word);
-      shapes.push_back({DType::s64, {}});
-    }
+    a.draw(lower::product(sums.dims) * k.size(-2));
+    shapes.insert(shapes.end(), 2, Shape{DType::s64, {}});
   } else {
     a.absent();
     a.absent();

@@ -1,8 +1,9 @@
 // torch's fused optimizer steps: each becomes one node over all parameters. Kernels of their own because they
 // write lists of tensors.
+#include "tpubridge/device/fused_optimizer.h"
+
 #include <cmath>
 
-#include "tpubridge/device/arguments.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -12,7 +13,6 @@ namespace {
 
 using at::Tensor;
 using at::TensorList;
-using OptTensor = std::optional<Tensor>;
 
 // The lists that a step writes, in the order of its row's results.
 struct Written {
@@ -46,40 +46,35 @@ void record_step(const char* name, Arguments a, const Written& written, c10::Dev
   exec::after_op(device.index());
 }
 
-struct Adam {
-  double beta1, beta2, weight_decay, eps;
-  bool amsgrad, maximize, decoupled;
-};
-
-// The learning rate is a number or a tensor.
-template <class Rate>
-void adam(TensorList params, TensorList grads, TensorList averages, TensorList squares, TensorList largest,
-          TensorList steps, const Rate& lr, const Adam& s, const OptTensor& grad_scale,
-          const OptTensor& found_inf) {
-  if (params.empty()) return;
-  check_lists(params, {grads, averages, squares});
-  if (s.amsgrad) check_lists(params, {largest});
-  TORCH_CHECK(steps.size() == params.size(), "state_steps must hold one tensor for each parameter");
-  exec::Lock lock(exec::mutex());
-  Arguments a(params[0].device());
-  Written w;
-  for (TensorList list : {params, grads, averages, squares}) a.tensors(list);
-  a.tensors(s.amsgrad ? largest : TensorList());
-  a.tensors(steps);
-  const bool f64 = wide(params);
-  if constexpr (std::is_same_v<Rate, double>)
-    a.number(lr, f64);
+// The rate of a step: a number or a tensor.
+void add_rate(Arguments& a, const FusedRate& rate, bool f64) {
+  if (rate.lr_tensor.defined())
+    a.tensor(rate.lr_tensor);
   else
-    a.tensor(lr);
-  for (double n : {1 - s.beta1, 1 - s.beta2, std::log(s.beta1), std::log(s.beta2), s.weight_decay, s.eps})
-    a.number(n, f64);
-  for (bool flag : {s.decoupled, s.amsgrad, s.maximize, s.weight_decay != 0}) a.constant(flag);
-  a.tensor(grad_scale);
-  a.tensor(found_inf);
-  for (TensorList list : {params, averages, squares}) w.add(list);
-  if (s.amsgrad) w.add(largest);
-  if (grad_scale && grad_scale->defined()) w.add(grads);
-  record_step("_fused_adam_", std::move(a), w, params[0].device());
+    a.number(rate.lr, f64);
+}
+
+void add_scaler(Arguments& a, const FusedRate& rate) {
+  a.tensor(rate.grad_scale);
+  a.tensor(rate.found_inf);
+}
+
+// A function of a number; it follows the number where that is asked for anew.
+HostNumber map(const HostNumber& n, double (*f)(double)) {
+  if (!n.again) return {f(n.value)};
+  return {f(n.value), [ask = n.again, f] { return f(ask()); }};
+}
+double one_minus(double v) { return 1 - v; }
+double logarithm(double v) { return std::log(v); }
+
+template <class Rate>
+FusedRate rate_of(const Rate& lr, const OptTensor& grad_scale, const OptTensor& found_inf) {
+  FusedRate r{.lr = {}, .lr_tensor = {}, .factor = {}, .grad_scale = grad_scale, .found_inf = found_inf};
+  if constexpr (std::is_same_v<Rate, double>)
+    r.lr.value = lr;
+  else
+    r.lr_tensor = lr;
+  return r;
 }
 
 template <class Rate, bool Decoupled>
@@ -87,9 +82,16 @@ void adam_kernel(TensorList params, TensorList grads, TensorList averages, Tenso
                  TensorList largest, TensorList steps, Rate lr, double beta1, double beta2,
                  double weight_decay, double eps, bool amsgrad, bool maximize, const OptTensor& grad_scale,
                  const OptTensor& found_inf) {
-  adam<std::decay_t<Rate>>(params, grads, averages, squares, largest, steps, lr,
-                           {beta1, beta2, weight_decay, eps, amsgrad, maximize, Decoupled}, grad_scale,
-                           found_inf);
+  if (params.empty()) return;
+  fused_adam({params.vec(),
+              grads.vec(),
+              averages.vec(),
+              squares.vec(),
+              amsgrad ? largest.vec() : std::vector<Tensor>(),
+              steps.vec(),
+              {}},
+             rate_of<std::decay_t<Rate>>(lr, grad_scale, found_inf),
+             {{beta1}, {beta2}, {weight_decay}, {eps}, amsgrad, maximize, Decoupled});
 }
 
 template <class Rate>
@@ -97,30 +99,10 @@ void sgd_kernel(TensorList params, TensorList grads, TensorList momenta, double 
                 Rate lr, double dampening, bool nesterov, bool maximize, bool first,
                 const OptTensor& grad_scale, const OptTensor& found_inf) {
   if (params.empty()) return;
-  const bool moves = momentum != 0;
-  check_lists(params, {grads});
-  if (moves) check_lists(params, {momenta});
-  exec::Lock lock(exec::mutex());
-  Arguments a(params[0].device());
-  Written w;
-  const bool f64 = wide(params);
-  a.tensors(params);
-  a.tensors(grads);
-  a.tensors(moves ? momenta : TensorList());
-  a.number(weight_decay, f64);
-  a.number(momentum, f64);
-  if constexpr (std::is_same_v<Rate, double>)
-    a.number(lr, f64);
-  else
-    a.tensor(lr);
-  a.number(1 - dampening, f64);
-  for (bool flag : {nesterov, maximize, first, weight_decay != 0, moves}) a.constant(flag);
-  a.tensor(grad_scale);
-  a.tensor(found_inf);
-  w.add(params);
-  if (moves) w.add(momenta);
-  if (grad_scale && grad_scale->defined()) w.add(grads);
-  record_step("_fused_sgd_", std::move(a), w, params[0].device());
+  fused_sgd(
+      {params.vec(), grads.vec(), momentum != 0 ? momenta.vec() : std::vector<Tensor>(), {}, {}, {}, {}},
+      rate_of<std::decay_t<Rate>>(lr, grad_scale, found_inf),
+      {{weight_decay}, {momentum}, {dampening}, nesterov, maximize, first});
 }
 
 template <class Rate>
@@ -136,10 +118,10 @@ void adagrad_kernel(TensorList params, TensorList grads, TensorList sums, Tensor
   const bool f64 = wide(params);
   for (TensorList list : {params, grads, sums, steps}) a.tensors(list);
   if constexpr (std::is_same_v<Rate, double>)
-    a.number(lr, f64);
+    a.number({lr}, f64);
   else
     a.tensor(lr);
-  for (double n : {lr_decay, weight_decay, eps}) a.number(n, f64);
+  for (double n : {lr_decay, weight_decay, eps}) a.number({n}, f64);
   for (bool flag : {maximize, weight_decay != 0}) a.constant(flag);
   a.tensor(grad_scale);
   a.tensor(found_inf);
@@ -165,6 +147,61 @@ void unscale(TensorList grads, Tensor& found_inf, const Tensor& inverse_scale) {
 }
 
 }  // namespace
+
+void fused_adam(const FusedLists& lists, const FusedRate& rate, const FusedAdam& s) {
+  check_lists(lists.params, {lists.grads, lists.averages, lists.squares});
+  if (s.amsgrad) check_lists(lists.params, {lists.largest});
+  if (!lists.masters.empty()) check_lists(lists.params, {lists.masters});
+  TORCH_CHECK(lists.steps.size() == lists.params.size(),
+              "state_steps must hold one tensor for each parameter");
+  exec::Lock lock(exec::mutex());
+  Arguments a(lists.params[0].device());
+  for (const auto* list : {&lists.params, &lists.grads, &lists.averages, &lists.squares, &lists.largest})
+    a.tensors(*list);
+  a.tensors(lists.steps);
+  const bool f64 = wide(lists.params), decays = s.weight_decay.value != 0;
+  add_rate(a, rate, f64);
+  for (const auto& n : {map(s.beta1, one_minus), map(s.beta2, one_minus), map(s.beta1, logarithm),
+                        map(s.beta2, logarithm), s.weight_decay, s.eps})
+    a.number(n, f64);
+  for (bool flag : {s.decoupled, s.amsgrad, s.maximize, decays}) a.constant(flag);
+  add_scaler(a, rate);
+  a.tensors(lists.masters);
+  a.tensor(rate.factor);
+  Written w;
+  for (const auto* list : {&lists.params, &lists.averages, &lists.squares, &lists.largest}) w.add(*list);
+  if (rate.grad_scale && rate.grad_scale->defined()) w.add(lists.grads);
+  w.add(lists.masters);
+  record_step("_fused_adam_", std::move(a), w, lists.params[0].device());
+}
+
+void fused_sgd(const FusedLists& lists, const FusedRate& rate, const FusedSgd& s) {
+  const bool moves = s.momentum.value != 0, decays = s.weight_decay.value != 0;
+  check_lists(lists.params, {lists.grads});
+  if (moves) check_lists(lists.params, {lists.averages});
+  if (!lists.masters.empty()) check_lists(lists.params, {lists.masters});
+  exec::Lock lock(exec::mutex());
+  Arguments a(lists.params[0].device());
+  const bool f64 = wide(lists.params);
+  a.tensors(lists.params);
+  a.tensors(lists.grads);
+  a.tensors(lists.averages);
+  a.number(s.weight_decay, f64);
+  a.number(s.momentum, f64);
+  add_rate(a, rate, f64);
+  a.number(map(s.dampening, one_minus), f64);
+  for (bool flag : {s.nesterov, s.maximize, s.first, decays, moves}) a.constant(flag);
+  add_scaler(a, rate);
+  a.tensors(lists.masters);
+  a.tensor(rate.factor);
+  a.tensors(lists.steps);
+  Written w;
+  w.add(lists.params);
+  w.add(lists.averages);
+  if (rate.grad_scale && rate.grad_scale->defined()) w.add(lists.grads);
+  w.add(lists.masters);
+  record_step("_fused_sgd_", std::move(a), w, lists.params[0].device());
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_adam_", TORCH_FN((adam_kernel<double, false>)));

@@ -7,6 +7,7 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -36,7 +37,17 @@ class Recording final : public c10::DebugInfoBase {
     at::Generator generator;
     int64_t elements;
     uint64_t seed, offset;
-    const trace::Node *seed_node, *offset_node;
+    trace::Value seed_number, offset_number;
+  };
+  // A number of the host that a replayed call asks for again.
+  struct Fed {
+    trace::Value number;
+    std::function<double()> ask;
+  };
+  // What decides about the ops besides tensors: a replayed call asks again, and another answer is traced.
+  struct Watched {
+    std::function<uint64_t()> ask;
+    uint64_t answer;
   };
 
   explicit Recording(HostReads policy) : policy_(policy) {}
@@ -44,6 +55,13 @@ class Recording final : public c10::DebugInfoBase {
   void touch(Storage& s);  // before every read and write
   void upload(const at::Tensor& host, const trace::Value& leaf);
   void draw(Drawn d) { drawn.push_back(std::move(d)); }
+  void feed(trace::Value number, std::function<double()> ask) {
+    fed.push_back({std::move(number), std::move(ask)});
+  }
+  void watch(std::function<uint64_t()> ask) {
+    const uint64_t answer = ask();
+    watched.push_back({std::move(ask), answer});
+  }
   // A value is wanted on the host in the middle of the call: throws UnsupportedError, or notes it. True: the
   // value is to be computed on the side.
   bool host_read(std::string_view what);
@@ -54,6 +72,8 @@ class Recording final : public c10::DebugInfoBase {
   std::vector<Found> found;  // in the order they were met
   std::vector<Upload> uploads;
   std::vector<Drawn> drawn;
+  std::vector<Fed> fed;
+  std::vector<Watched> watched;
   std::string trouble;  // why this call cannot be replayed; empty: nothing known
 
  private:

@@ -63,7 +63,7 @@ void add_random(CallKey& key, int64_t elements, int device) {
   if (Recording* r = recording()) {
     const size_t n = key.operands.size();
     r->draw({key.generator.value_or(default_generator(device)), elements, d.seed, d.offset,
-             key.operands[n - 2].node(), key.operands[n - 1].node()});
+             key.operands[n - 2], key.operands[n - 1]});
   }
 }
 

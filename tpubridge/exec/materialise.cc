@@ -52,7 +52,8 @@ Key structure_key(const Graph& graph) {
 
 // Thrown where a scope forbids compiling: the values stay pending and can be computed later.
 struct Forbidden : CompilationError {
-  using CompilationError::CompilationError;
+  Forbidden(const std::string& message, const Details& details, const std::string& hint)
+      : Error(message, details, hint), CompilationError(message, details, hint) {}
 };
 
 pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {

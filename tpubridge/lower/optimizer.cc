@@ -7,18 +7,34 @@ namespace {
 
 Value mul(Value a, Value b) { return hlo::multiply(a, b); }
 
-// One step over lists of tensors. Results come list after list.
+// One step over lists of tensors. Results come list after list. From place `scaler` on stand grad_scale?,
+// found_inf?, and where a row has them masters and factor?.
 class Step {
  public:
-  Step(Context& c, size_t grad_scale, size_t found_inf, bool maximize)
+  Step(Context& c, size_t scaler, bool maximize)
       : c_(c), params_(c.list(0)), grads_(c.list(1)), maximize_(maximize) {
-    if (c.has(grad_scale)) scale_ = reshaped(c.in(grad_scale), {});
-    if (c.has(found_inf)) found_ = to(reshaped(c.in(found_inf), {}), DType::pred);
+    if (c.has(scaler)) scale_ = reshaped(c.in(scaler), {});
+    if (c.has(scaler + 1)) found_ = to(reshaped(c.in(scaler + 1), {}), DType::pred);
+    if (c.arg_count() <= scaler + 2) return;
+    masters_ = c.list(scaler + 2);
+    if (c.has(scaler + 3)) factor_ = reshaped(c.in(scaler + 3), {});
   }
 
   [[nodiscard]] size_t count() const { return params_.size(); }
   [[nodiscard]] DType type(size_t i) const { return opmath_of(params_[i].dtype()); }
-  [[nodiscard]] Value param(size_t i) const { return to(params_[i], type(i)); }
+  // The master where there is one. A parameter that is not its master, rounded, was written by somebody
+  // else: then the parameter counts.
+  [[nodiscard]] Value param(size_t i) const {
+    const Value p = to(params_[i], type(i));
+    if (masters_.empty()) return p;
+    const Value same = hlo::compare(to(masters_[i], params_[i].dtype()), params_[i], hlo::Direction::eq);
+    return hlo::select(same, masters_[i], p);
+  }
+  // The learning rate, a scalar of this type.
+  [[nodiscard]] Value rate(size_t arg, DType t) const {
+    const Value lr = reshaped(c_.in(arg, t), {});
+    return factor_ ? mul(lr, to(factor_, t)) : lr;
+  }
   // A number of the step, shaped as parameter i.
   [[nodiscard]] Value number(size_t arg, size_t i) const { return spread_to(c_.in(arg, type(i)), i); }
   [[nodiscard]] Value spread_to(Value v, size_t i) const { return expand(v, params_[i].dims()); }
@@ -37,12 +53,15 @@ class Step {
     if (found_) fresh = hlo::select(found_, old, fresh);
     c_.result(fresh, list * count() + i);
   }
-  void set_param(size_t i, Value fresh) { set(0, i, fresh, params_[i]); }
+  void set_param(size_t i, Value fresh) {
+    set(0, i, fresh, params_[i]);
+    if (!masters_.empty()) set(c_.results().size() / count() - 1, i, fresh, masters_[i]);
+  }
 
  private:
   Context& c_;
-  std::vector<Value> params_, grads_;
-  Value scale_, found_;
+  std::vector<Value> params_, grads_, masters_;
+  Value scale_, found_, factor_;
   bool maximize_;
 };
 
@@ -52,16 +71,16 @@ Value correction(Value log_beta, Value step) {
 }
 
 // params, grads, averages, squares, largest squares, steps; lr, 1−β1, 1−β2, log β1, log β2, weight decay, ε;
-// decoupled decay, amsgrad, maximize, decays; grad_scale?, found_inf?
+// decoupled decay, amsgrad, maximize, decays; grad_scale?, found_inf?, masters, factor of lr?
 void adam(Context& c) {
-  Step s(c, 17, 18, c.flag(15));
+  Step s(c, 17, c.flag(15));
   const auto averages = c.list(2), squares = c.list(3), largest = c.list(4), steps = c.list(5);
   const bool decoupled = c.flag(13), amsgrad = c.flag(14), decays = c.flag(16);
   for (size_t i = 0; i < s.count(); ++i) {
     const DType t = s.type(i);
     Value p = s.param(i), g = s.grad(i, amsgrad ? 4 : 3);
     if (decays && decoupled)
-      p = hlo::subtract(p, mul(mul(s.number(6, i), s.number(11, i)), p));
+      p = hlo::subtract(p, mul(s.spread_to(mul(s.rate(6, t), c.in(11, t)), i), p));
     else if (decays)
       g = hlo::add(g, mul(s.number(11, i), p));
     const Value m0 = to(averages[i], t), v0 = to(squares[i], t);
@@ -75,7 +94,7 @@ void adam(Context& c) {
       s.set(3, i, top, largest[i]);
     }
     const Value step = reshaped(to(steps[i], t), {});
-    const Value rate = hlo::divide(c.in(6, t), correction(c.in(9, t), step));
+    const Value rate = hlo::divide(s.rate(6, t), correction(c.in(9, t), step));
     const Value root = hlo::sqrt(correction(c.in(10, t), step));
     const Value denominator = hlo::add(hlo::divide(hlo::sqrt(top), s.spread_to(root, i)), s.number(12, i));
     s.set_param(i, hlo::subtract(p, mul(s.spread_to(rate, i), hlo::divide(m, denominator))));
@@ -83,10 +102,10 @@ void adam(Context& c) {
 }
 
 // params, grads, momenta; weight decay, momentum, lr, 1−dampening; nesterov, maximize, first, decays, moves;
-// grad_scale?, found_inf?
+// grad_scale?, found_inf?, masters, factor of lr?, steps (may be empty)
 void sgd(Context& c) {
-  Step s(c, 12, 13, c.flag(8));
-  const auto momenta = c.list(2);
+  Step s(c, 12, c.flag(8));
+  const auto momenta = c.list(2), steps = c.list(16);
   const bool nesterov = c.flag(7), first = c.flag(9), decays = c.flag(10), moves = c.flag(11);
   for (size_t i = 0; i < s.count(); ++i) {
     const Value p = s.param(i);
@@ -94,17 +113,22 @@ void sgd(Context& c) {
     if (decays) g = hlo::add(g, mul(s.number(3, i), p));
     if (moves) {
       Value m = g;
-      if (!first) m = hlo::add(mul(s.number(4, i), to(momenta[i], s.type(i))), mul(s.number(6, i), g));
+      Value part = c.in(6, s.type(i));
+      if (!steps.empty()) {
+        const Value step = reshaped(to(steps[i], s.type(i)), {});
+        part = hlo::select(hlo::compare(step, like(step, 1), hlo::Direction::le), like(step, 1), part);
+      }
+      if (!first) m = hlo::add(mul(s.number(4, i), to(momenta[i], s.type(i))), mul(s.spread_to(part, i), g));
       s.set(1, i, m, momenta[i]);
       g = nesterov ? hlo::add(g, mul(s.number(4, i), m)) : m;
     }
-    s.set_param(i, hlo::subtract(p, mul(s.number(5, i), g)));
+    s.set_param(i, hlo::subtract(p, mul(s.spread_to(s.rate(5, s.type(i)), i), g)));
   }
 }
 
 // params, grads, sums, steps; lr, lr decay, weight decay, ε; maximize, decays; grad_scale?, found_inf?
 void adagrad(Context& c) {
-  Step s(c, 10, 11, c.flag(8));
+  Step s(c, 10, c.flag(8));
   const auto sums = c.list(2), steps = c.list(3);
   for (size_t i = 0; i < s.count(); ++i) {
     const DType t = s.type(i);

@@ -84,8 +84,8 @@ class CompiledStep {
     using R = std::decay_t<std::invoke_result_t<F&, Args&...>>;
     std::vector<at::Tensor> tensors;
     std::vector<uint64_t> others;
-    auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
-    auto note = [&](uint64_t word) { others.push_back(word); };
+    [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
+    [[maybe_unused]] auto note = [&](uint64_t word) { others.push_back(word); };
     (tree::visit(args, take, note), ...);
     std::shared_ptr<void>* shape = nullptr;
     auto ignore = [](uint64_t) {};

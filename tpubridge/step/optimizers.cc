@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/optim/optim.h"
 
 namespace tpubridge::step {
 namespace {
@@ -98,6 +99,9 @@ const Class* class_of(Optimizer& optimizer) {
                                return {-lr, o.weight_decay(), o.eps()};
                              },
                              step_of<AdagradParamState>};
+  static const Class fused{[](auto&) { return Options(); }, [](auto&) { return false; },
+                           [](auto&, int64_t) { return Numbers(); }, nullptr};
+  if (dynamic_cast<tpubridge::optim::Fused*>(&optimizer)) return &fused;  // tells its numbers itself
   if (dynamic_cast<Adam*>(&optimizer)) return &adam;
   if (dynamic_cast<AdamW*>(&optimizer)) return &adamw;
   if (dynamic_cast<SGD*>(&optimizer)) return &sgd;

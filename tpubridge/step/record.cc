@@ -111,14 +111,16 @@ std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
 
 void bind_numbers(Recorded& out, const trace::Graph& graph, const Recording& r,
                   const std::vector<double>& perturbed, const std::vector<double>& plain) {
-  std::unordered_map<const trace::Node*, NumberSource> drawn;
+  std::unordered_map<const trace::Node*, NumberSource> known;
   for (size_t i = 0; i < r.drawn.size(); ++i) {
-    drawn[r.drawn[i].seed_node] = {NumberSource::Kind::seed, i, {}, {}};
-    drawn[r.drawn[i].offset_node] = {NumberSource::Kind::offset, i, {}, {}};
+    known[r.drawn[i].seed_number.node()] = {NumberSource::Kind::seed, i, {}, {}};
+    known[r.drawn[i].offset_number.node()] = {NumberSource::Kind::offset, i, {}, {}};
   }
+  for (size_t i = 0; i < r.fed.size(); ++i)
+    known[r.fed[i].number.node()] = {NumberSource::Kind::fed, i, {}, {}};
   for (const auto* n : graph.numbers) {
     NumberSource s;
-    if (const auto it = drawn.find(n); it != drawn.end()) s = it->second;
+    if (const auto it = known.find(n); it != known.end()) s = it->second;
     const double v = n->number().real;
     for (size_t j = 0; j < perturbed.size() && s.kind == NumberSource::Kind::constant; ++j) {
       if (n->number().dtype == DType::s64 || std::abs(v - perturbed[j]) > 4e-15 * std::abs(v) ||
@@ -244,6 +246,8 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
   bind_returned(out, returned, binder);
   bind_numbers(out, graph, r, perturbed, plain);
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
+  for (auto& f : r.fed) out.fed.push_back(std::move(f.ask));
+  out.watched = std::move(r.watched);
   written.clear();
   for (auto& f : r.found) f.value = Value();  // what only the graph holds may be given to the program
   r.uploads.clear();

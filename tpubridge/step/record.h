@@ -52,9 +52,9 @@ struct Returned {
 };
 
 struct NumberSource {
-  enum class Kind { constant, seed, offset, optimizer };
+  enum class Kind { constant, seed, offset, optimizer, fed };
   Kind kind = Kind::constant;
-  size_t index = 0;  // of the draw, or of the optimizers' numbers
+  size_t index = 0;  // of the draw, of the optimizers' numbers, or of the recording's fed ones
   trace::Number value;
   std::string user;  // the op that reads it
 };
@@ -75,6 +75,8 @@ struct Recorded {
   std::vector<Target> targets;
   std::vector<Returned> returned;
   std::vector<Drawing> draws;
+  std::vector<std::function<double()>> fed;  // numbers that are asked for at every call
+  std::vector<Recording::Watched> watched;
   std::string trouble;  // not empty: it cannot be replayed, and why
 };
 

@@ -58,6 +58,8 @@ bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
 }
 
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
+  for (const auto& w : r_.watched)
+    if (w.ask() != w.answer) return false;
   storages_.assign(r_.sources.size(), nullptr);
   values_.resize(r_.sources.size());
   for (size_t i = 0; i < r_.sources.size(); ++i)
@@ -77,6 +79,7 @@ void Replay::pack_numbers(const std::vector<double>& of_optimizers) {
   for (size_t i = 0; i < numbers_.size(); ++i) {
     const auto& n = r_.numbers[i];
     if (n.kind == NumberSource::Kind::optimizer) numbers_[i].real = of_optimizers[n.index];
+    if (n.kind == NumberSource::Kind::fed) numbers_[i].real = r_.fed[n.index]();
     if (n.kind == NumberSource::Kind::seed) numbers_[i].integer = static_cast<int64_t>(draws[n.index].seed);
     if (n.kind == NumberSource::Kind::offset)
       numbers_[i].integer = static_cast<int64_t>(draws[n.index].offset);
