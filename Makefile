@@ -6,13 +6,14 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench aot asan format lint clean deps configure
+.PHONY: help demo test build bench bench-peers aot asan format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
-	@echo "make bench   figures of this machine"
+	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
+	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
@@ -42,6 +43,16 @@ aot: build
 bench: build
 	@$(BUILD)/bin/tpubridge_bench
 	@$(BUILD)/bin/tpubridge_bench_device
+	@bench/run --build $(BUILD) $(BENCH)
+
+# What the benchmarks compare with, in a Python environment of its own: JAX and PyTorch, some gigabytes from PyPI.
+# The copy of the list is written last and says that all of it is there.
+PEERS = $(or $(TPUBRIDGE_DEPS),.deps)/peers
+bench-peers: deps
+	@cmp -s bench/peers/requirements.txt $(PEERS)/requirements.txt || { \
+	  rm -rf $(PEERS) && python3 -m venv $(PEERS) && \
+	  $(PEERS)/bin/pip install -q --disable-pip-version-check -r bench/peers/requirements.txt && \
+	  cp bench/peers/requirements.txt $(PEERS)/requirements.txt; }
 
 # The torch-free library: libtorch itself is not built for the sanitizers.
 asan:

@@ -16,7 +16,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace nn = torch::nn;
+#include "models/gpt.h"
+
+using models::Gpt;  // GPT-2's, small: examples/models/gpt.h
 
 struct Options {
   std::string device = "tpu", text = "examples/text/sonnets.txt", prompt = "Shall I compare ";
@@ -47,53 +49,6 @@ struct Text {
   std::string characters;       // sorted; the token of a character is its place
   std::vector<int64_t> tokens;  // the whole text
 };
-
-// ---- The model: GPT-2's, small ---------------------------------------------------------------------------
-
-struct BlockImpl : nn::Module {
-  explicit BlockImpl(const Options& o) : heads(o.heads) {
-    norm1 = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({o.width})));
-    qkv = register_module("qkv", nn::Linear(o.width, 3 * o.width));
-    out = register_module("out", nn::Linear(o.width, o.width));
-    norm2 = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({o.width})));
-    up = register_module("up", nn::Linear(o.width, 4 * o.width));
-    down = register_module("down", nn::Linear(4 * o.width, o.width));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
-    // [batch, length, 3 width] becomes three of [batch, heads, length, width / heads].
-    const auto parts = qkv(norm1(x)).view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
-    const auto seen = torch::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true);
-    x = x + out(seen.transpose(1, 2).reshape({batch, length, width}));
-    return x + down(torch::gelu(up(norm2(x))));
-  }
-  int64_t heads;
-  nn::LayerNorm norm1{nullptr}, norm2{nullptr};
-  nn::Linear qkv{nullptr}, out{nullptr}, up{nullptr}, down{nullptr};
-};
-TORCH_MODULE(Block);
-
-struct GptImpl : nn::Module {
-  GptImpl(const Options& o, int64_t vocabulary) {
-    tokens = register_module("tokens", nn::Embedding(vocabulary, o.width));
-    places = register_module("places", nn::Embedding(o.context, o.width));
-    blocks = register_module("blocks", nn::Sequential());
-    for (int64_t i = 0; i < o.layers; ++i) blocks->push_back(Block(o));
-    norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({o.width})));
-    head = register_module("head", nn::Linear(nn::LinearOptions(o.width, vocabulary).bias(false)));
-    torch::NoGradGuard quiet;
-    for (auto& e : {tokens, places}) e->weight.mul_(0.02);
-  }
-  torch::Tensor forward(torch::Tensor x) {  // [batch, length] of tokens to [batch, length, vocabulary]
-    const auto h = tokens(x) + places(torch::arange(x.size(1), x.options()));
-    return head(norm(blocks->forward(h)));
-  }
-  nn::Embedding tokens{nullptr}, places{nullptr};
-  nn::Sequential blocks{nullptr};
-  nn::LayerNorm norm{nullptr};
-  nn::Linear head{nullptr};
-};
-TORCH_MODULE(Gpt);
 
 // ---- Training
 // ----------------------------------------------------------------------------------------------
@@ -241,7 +196,11 @@ int run(const Options& o) {
   const torch::Device device(o.device);  // the only line that knows where the program runs
   torch::manual_seed(1);
   const Text text(o.text);
-  Gpt model(o, static_cast<int64_t>(text.characters.size()));
+  Gpt model(models::GptConfig{.vocabulary = static_cast<int64_t>(text.characters.size()),
+                              .context = o.context,
+                              .layers = o.layers,
+                              .heads = o.heads,
+                              .width = o.width});
   model->to(device);
   int64_t parameters = 0;
   for (const auto& p : model->parameters()) parameters += p.numel();

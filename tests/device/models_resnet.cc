@@ -1,64 +1,15 @@
 // ResNet-18 and ResNet-50 with narrow layers, for images of 3×32×32.
+#include "examples/models/resnet.h"
 #include "tests/device/training.h"
 
 namespace tpubridge {
 namespace {
 
-namespace nn = torch::nn;
+using models::ResNet;
 
-nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+models::ResNetConfig narrow(std::vector<int64_t> depths, bool bottleneck, int64_t width, bool identity) {
+  return {std::move(depths), bottleneck, width, 5, identity};
 }
-
-// Two 3×3 convolutions, or a bottleneck: 1×1, 3×3, and 1×1 to four times as many channels.
-struct ResidualImpl : nn::Module {
-  ResidualImpl(int64_t in, int64_t width, int64_t stride, bool bottleneck, bool identity) {
-    const int64_t out = bottleneck ? 4 * width : width;
-    body = register_module("body", nn::Sequential());
-    if (bottleneck) {
-      body->push_back(conv(in, width, 1, 1));
-      body->push_back(nn::BatchNorm2d(width));
-      body->push_back(nn::ReLU());
-    }
-    body->push_back(conv(bottleneck ? width : in, width, 3, stride));
-    body->push_back(nn::BatchNorm2d(width));
-    body->push_back(nn::ReLU());
-    body->push_back(conv(width, out, bottleneck ? 1 : 3, 1));
-    body->push_back(nn::BatchNorm2d(out));
-    if (identity) nn::init::zeros_(body[body->size() - 1]->as<nn::BatchNorm2d>()->weight);
-    if (stride != 1 || in != out)
-      shortcut = register_module("shortcut", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    return torch::relu(body->forward(x) + (shortcut.is_empty() ? x : shortcut->forward(x)));
-  }
-  nn::Sequential body{nullptr}, shortcut{nullptr};
-};
-TORCH_MODULE(Residual);
-
-struct ResNet : nn::Module {
-  // `identity`: each block begins as the identity, because its last scale is 0.
-  ResNet(std::vector<int64_t> depths, bool bottleneck, int64_t w, bool identity) {
-    stem =
-        register_module("stem", nn::Sequential(conv(3, w, 7, 2), nn::BatchNorm2d(w), nn::ReLU(),
-                                               nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(2).padding(1))));
-    blocks = register_module("blocks", nn::Sequential());
-    int64_t in = w;
-    for (size_t stage = 0; stage < depths.size(); ++stage)
-      for (int64_t i = 0; i < depths[stage]; ++i) {
-        const int64_t width = w << stage;
-        blocks->push_back(Residual(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck, identity));
-        in = bottleneck ? 4 * width : width;
-      }
-    head = register_module("head", nn::Linear(in, 5));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    x = blocks->forward(stem->forward(x));
-    return head(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
-  }
-  nn::Sequential stem{nullptr}, blocks{nullptr};
-  nn::Linear head{nullptr};
-};
 
 torch::Tensor image_loss(ResNet& m, int step, torch::Device d) {
   torch::manual_seed(300 + step);
@@ -79,13 +30,13 @@ Training resnet(std::function<std::shared_ptr<ResNet>()> model) {
 }
 
 TEST(Models, ResNet18TrainsWithSgd) {
-  expect_same_training(resnet(seeded<ResNet>(3, std::vector<int64_t>{2, 2, 2, 2}, false, 8, true)));
+  expect_same_training(resnet(seeded<ResNet>(3, narrow({2, 2, 2, 2}, false, 8, true))));
   EXPECT_FALSE(testing::Test::HasFailure());
 }
 
 // The bottleneck blocks of ResNet-50; one of each stage, because 16 take a minute to compile.
 TEST(Models, ResNet50TrainsWithSgd) {
-  expect_same_training(resnet(seeded<ResNet>(4, std::vector<int64_t>{1, 1, 1}, true, 4, true)));
+  expect_same_training(resnet(seeded<ResNet>(4, narrow({1, 1, 1}, true, 4, true))));
   EXPECT_FALSE(testing::Test::HasFailure());
 }
 
@@ -108,7 +59,7 @@ std::vector<double> losses_in_f64(const Training& t, torch::Device d) {
 // (The device left in 11 of 12 before it added batch statistics in f64, as the CPU does.)
 TEST(Models, ResNetIsTheSameInF64) {
   FallbackScope native(Fallback::error);
-  const auto t = resnet(seeded<ResNet>(3, std::vector<int64_t>{1, 1}, false, 4, false));
+  const auto t = resnet(seeded<ResNet>(3, narrow({1, 1}, false, 4, false)));
   const auto want = losses_in_f64(t, torch::kCPU), got = losses_in_f64(t, tpu());
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-9 * want[i]) << "step " << i;
 }
