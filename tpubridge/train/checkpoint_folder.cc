@@ -1,0 +1,194 @@
+#include "tpubridge/train/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <random>
+#include <system_error>
+
+#include "tpubridge/base/fd.h"
+#include "tpubridge/base/hash.h"
+#include "tpubridge/base/json.h"
+#include "tpubridge/base/log.h"
+#include "tpubridge/base/tensor_file.h"
+#include "tpubridge/base/text.h"
+
+namespace tpubridge {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kFormat = "tpubridge checkpoint";
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Of the type, the shape and the bytes: a header that was changed is noticed as well.
+std::string tensor_sum(const HostTensor& t) {
+  return Hasher().add_field(t.shape.str()).add_field(as_text(t.bytes())).digest().hex();
+}
+
+json describe_file(const Path& path, const std::vector<HostTensor>& tensors) {
+  json sums = json::object();
+  for (const HostTensor& t : tensors) sums[t.name] = tensor_sum(t);
+  const MappedFile file(path);
+  return {{"size", file.bytes().size()}, {"xxh128", hash128(file.bytes()).hex()}, {"tensors", sums}};
+}
+
+// The manifest vouches for itself too.
+std::string manifest_sum(json manifest) {
+  manifest.erase("checksum");
+  return hash128(manifest.dump()).hex();
+}
+
+void sync_folder(const Path& folder) {
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
+    throw file_error("write", folder, errno);
+}
+
+// Removed with all that is in it, unless it became something else.
+struct Draft {
+  explicit Draft(const Path& target) {
+    std::random_device random;
+    path = target.parent_path() / (".tmp-" + target.filename().string() + "-" + std::to_string(random()));
+    make_folder(path);
+  }
+  ~Draft() {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) log::warn("checkpoint.left_behind", {{"path", path.string()}, {"cause", error.message()}});
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  Path path;
+};
+
+// Puts the draft in the target's place; what stood there stands in the draft's place then, and goes with it.
+void swap_in(const Path& draft, const Path& target) {
+  if (::rename(draft.c_str(), target.c_str()) != 0) {
+    if (errno != EEXIST && errno != ENOTEMPTY) throw file_error("rename", target, errno);
+    if (::renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0)
+      throw file_error("replace", target, errno);
+  }
+  sync_folder(target.parent_path());
+}
+
+json read_manifest(const Path& folder) {
+  const Path path = folder / kManifest;
+  const json manifest = parse_json_file(path);
+  const JsonReader reader(manifest, path.string());
+  if (reader.text("format") != kFormat)
+    throw checkpoint_error("load", path, "it is no manifest of a checkpoint",
+                           {{"format", reader.text("format")}});
+  const int64_t version = reader.integer("version");
+  if (version < 1 || version > kCheckpointVersion)
+    throw checkpoint_error("load", path,
+                           "its format is version " + std::to_string(version) + ", known are 1 to " +
+                               std::to_string(kCheckpointVersion),
+                           {{"version", std::to_string(version)}},
+                           "Read it with the version of tpubridge that wrote it, or a newer one.",
+                           Code::unsupported);
+  if (reader.text("checksum") != manifest_sum(manifest))
+    throw checkpoint_error("load", path, "its content does not fit its checksum");
+  return manifest;
+}
+
+std::vector<HostTensor> read_verified(const Path& path, const JsonReader& facts) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none))
+    throw checkpoint_error("load", path, "the file is missing", {{"file", path.filename().string()}});
+  size_t size = 0;
+  std::string sum;
+  {
+    const MappedFile file(path);
+    size = file.bytes().size();
+    sum = hash128(file.bytes()).hex();
+  }
+  if (const auto want = static_cast<size_t>(facts.integer("size")); size != want)
+    throw checkpoint_error(
+        "load", path, "it has " + std::to_string(size) + " bytes, the manifest says " + std::to_string(want),
+        {{"file", path.filename().string()}});
+  std::vector<HostTensor> tensors = read_safetensors(path).tensors;
+  const JsonReader sums = facts.object("tensors");
+  for (const HostTensor& t : tensors)
+    if (!sums.has(t.name) || sums.text(t.name) != tensor_sum(t))
+      throw checkpoint_error("load", path, "the tensor " + quote(t.name) + " does not fit its checksum",
+                             {{"file", path.filename().string()}, {"tensor", t.name}});
+  if (sum != facts.text("xxh128"))
+    throw checkpoint_error("load", path, "the file does not fit its checksum",
+                           {{"file", path.filename().string()}});
+  return tensors;
+}
+
+constexpr const char* kHint = "Use an older checkpoint; CheckpointStore::newest_good() finds one.";
+
+}  // namespace
+
+TPUCheckpointError checkpoint_error(const std::string& operation, const Path& path, const std::string& reason,
+                                    Details more, std::string hint, Code code) {
+  Details details{{"operation", operation}, {"path", path.string()}};
+  for (auto& d : more) details.push_back(std::move(d));
+  if (hint.empty() && operation == "load") hint = kHint;
+  return TPUCheckpointError("TPU checkpoint " + operation + " failed for '" + path.string() + "': " + reason,
+                            std::move(details), std::move(hint), code);
+}
+
+const std::vector<HostTensor>& CheckpointData::file(const std::string& name, const Path& folder) const {
+  const auto it = files.find(name);
+  if (it == files.end())
+    throw checkpoint_error("load", folder, "it holds no " + name + ".safetensors",
+                           {{"file", name + ".safetensors"}}, "", Code::not_found);
+  return it->second;
+}
+
+void write_checkpoint(const Path& folder, const CheckpointData& data) try {
+  const Path target = std::filesystem::absolute(folder);
+  make_folder(target.parent_path());
+  const Draft draft(target);
+  json manifest{{"format", kFormat},
+                {"version", kCheckpointVersion},
+                {"files", json::object()},
+                {"numbers", data.numbers}};
+  for (const auto& [name, tensors] : data.files) {
+    const Path path = draft.path / (name + ".safetensors");
+    write_safetensors(path, tensors);
+    manifest["files"][path.filename().string()] = describe_file(path, tensors);
+  }
+  manifest["checksum"] = manifest_sum(manifest);
+  write_file(draft.path / kManifest, manifest.dump(1) + "\n");  // the last: it says that the rest is there
+  swap_in(draft.path, target);
+} catch (const TPUCheckpointError&) {
+  throw;
+} catch (const Error& e) {
+  throw checkpoint_error("save", folder, e.message(), e.details(), e.hint(), e.code());
+} catch (const json::exception& e) {
+  throw checkpoint_error("save", folder, std::string("the numbers are no JSON: ") + e.what(), {}, "",
+                         Code::invalid_argument);
+}
+
+CheckpointData read_checkpoint(const Path& folder) try {
+  const json manifest = read_manifest(folder);
+  const JsonReader reader(manifest, (folder / kManifest).string());
+  CheckpointData out;
+  out.numbers = reader.object("numbers").json();
+  const JsonReader files = reader.object("files");
+  for (const std::string& name : files.keys()) {
+    const Path path = folder / name;
+    if (path.filename() != name || path.extension() != ".safetensors")
+      throw checkpoint_error("load", folder / kManifest, "it names the file " + quote(name));
+    out.files[path.stem().string()] = read_verified(path, files.object(name));
+  }
+  return out;
+} catch (const TPUCheckpointError&) {
+  throw;
+} catch (const Error& e) {
+  throw checkpoint_error("load", folder, e.message(), e.details(),
+                         e.code() == Code::not_found ? e.hint() : "",
+                         e.code() == Code::not_found ? Code::not_found : Code::data_loss);
+}
+
+}  // namespace tpubridge
