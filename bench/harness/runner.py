@@ -51,7 +51,7 @@ class Programs:
         if self.machine == "cpu":
             env |= {"JAX_PLATFORMS": "cpu", "BENCH_DEVICE": "cpu", "TPUBRIDGE_CPU_DEVICES": "1"}
         else:
-            env |= {"BENCH_DEVICE": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            env |= {"BENCH_DEVICE": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TPUBRIDGE_PREALLOCATE": "0"}
         return env
 
 

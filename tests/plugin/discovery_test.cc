@@ -17,8 +17,9 @@ using testing::HasSubstr;
 class Discovery : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_DEVICE",
-                             "TPU_LIBRARY_PATH", "TPUBRIDGE_CPU_DEVICES", "CPU_NUM_DEVICES"}) {
+    for (const char* name :
+         {"TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_DEVICE", "TPU_LIBRARY_PATH",
+          "TPUBRIDGE_CPU_DEVICES", "TPUBRIDGE_PREALLOCATE", "CPU_NUM_DEVICES"}) {
       if (const char* old = std::getenv(name)) old_.emplace_back(name, old);
       unsetenv(name);
       names_.emplace_back(name);
@@ -86,6 +87,16 @@ TEST_F(Discovery, NumberOfVirtualDevices) {
   unsetenv("TPUBRIDGE_CPU_DEVICES");
   set("CPU_NUM_DEVICES", "many");
   EXPECT_THROW(static_cast<void>(open("cpu")), TPUConfigurationError);
+}
+
+TEST_F(Discovery, CudaTakesMemoryAsItIsAsked) {
+  Candidate cuda{}, other{};
+  cuda.path = "/lib/xla_cuda_plugin.so";
+  other.path = "/lib/other.so";
+  EXPECT_TRUE(standard_options(cuda).empty());
+  set("TPUBRIDGE_PREALLOCATE", "0");
+  EXPECT_EQ(standard_options(cuda), (Values{{"preallocate", false}}));
+  EXPECT_TRUE(standard_options(other).empty());
 }
 
 }  // namespace

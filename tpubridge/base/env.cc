@@ -62,6 +62,10 @@ constexpr std::array kTable = {
              "mode of the configuration; for programs that use Config", Stability::stable},
     Variable{"TPUBRIDGE_PLUGIN", Type::text, "", "", "path or name of the PJRT plugin to use",
              Stability::stable},
+    Variable{"TPUBRIDGE_PREALLOCATE", Type::flag, "1", "",
+             "XLA's CUDA plugin takes most of the GPU's memory when it is opened; 0: as it is needed, for "
+             "programs that share a GPU",
+             Stability::stable},
     Variable{"TPUBRIDGE_STRICT", Type::flag, "0", "",
              "a failed validation throws; for programs that use Config", Stability::stable},
     Variable{"TPUBRIDGE_TEST_PLUGIN", Type::text, "", "",

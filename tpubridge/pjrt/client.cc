@@ -155,8 +155,7 @@ Buffer Client::to_device(const HostArray& array, const Device& device, HostSeman
 std::shared_ptr<Client> open(const std::string& wanted, Values options,
                              std::shared_ptr<KeyValueStore> store) {
   const Candidate chosen = choose(wanted);
-  if (chosen.source == kEmbedded && !options.contains("cpu_device_count"))
-    options["cpu_device_count"] = cpu_device_count();
+  options.merge(standard_options(chosen));  // the caller's stay
   return Client::create(Plugin::load(chosen.path), options, std::move(store));
 }
 

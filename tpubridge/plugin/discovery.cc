@@ -200,6 +200,15 @@ Candidate choose(const std::string& wanted) {
                     std::move(details), "`tpubridge doctor` explains each step of the search");
 }
 
+Values standard_options(const Candidate& plugin) {
+  Values out;
+  if (plugin.source == kEmbedded) out["cpu_device_count"] = cpu_device_count();
+  const std::string file = std::filesystem::path(plugin.path).filename().string();
+  if (file.find("cuda") != std::string::npos && !env::flag("TPUBRIDGE_PREALLOCATE"))
+    out["preallocate"] = false;
+  return out;
+}
+
 int64_t cpu_device_count() {
   if (const auto ours = env::integer("TPUBRIDGE_CPU_DEVICES")) return *ours;
   const auto theirs = env::raw("CPU_NUM_DEVICES");

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tpubridge/capi/value.h"
+
 namespace tpubridge::pjrt {
 
 inline constexpr const char* kEmbedded = "embedded CPU plugin";
@@ -29,6 +31,9 @@ struct Candidate {
 // How many virtual devices the embedded CPU plugin gets where nobody says: TPUBRIDGE_CPU_DEVICES, else
 // CPU_NUM_DEVICES, else 1.
 [[nodiscard]] int64_t cpu_device_count();
+// Options of a client of that plugin where nobody says otherwise: the number of virtual devices of the
+// embedded CPU plugin, and for a CUDA plugin what TPUBRIDGE_PREALLOCATE says.
+[[nodiscard]] Values standard_options(const Candidate& plugin);
 
 // What of this machine's hardware could be seen.
 [[nodiscard]] bool tpu_hardware();
