@@ -4,33 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/backend/process.h"
 #include "tests/base/scoped_env.h"
 #include "tests/device/check.h"
 #include "tests/pjrt/fake.h"
-#include "tpubridge/exec/cache.h"
-#include "tpubridge/exec/options.h"
-#include "tpubridge/exec/runtime.h"
+#include "tpubridge/base/backend_errors.h"
 
 namespace tpubridge {
 namespace {
 
 using testing::HasSubstr;
 
-// Leaves the process as the tests of other files expect it.
-class Apply : public ::testing::Test {
- protected:
-  void SetUp() override { sync(); }
-  void TearDown() override {
-    set_memory_limit(0);
-    set_fallback(Fallback::warn);
-    log::set_level(log::Level::warn);
-    const exec::Lock lock(exec::mutex());
-    exec::set_compile_options({});
-    exec::set_cache_capacity(1024);
-    exec::set_graph_limit(20000);
-    exec::programs() = cache::ProgramCache(exec::client());
-  }
-};
+class Apply : public RestoresTheProcess {};
 
 int64_t compiles() { return metrics().compiles; }
 
@@ -257,24 +242,6 @@ TEST_F(Apply, AnotherPluginIsTooLate) {
   EXPECT_NO_THROW(apply(c));
   c.hardware.tpu.enabled = false;
   EXPECT_NO_THROW(apply(c)) << "it is the CPU plugin";
-}
-
-// In a process of its own, where nothing has opened the device yet. Exits with 0 where all was well.
-template <class F>
-void expect_in_new_process(F&& body) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        std::string problem;
-        try {
-          problem = body();
-        } catch (const std::exception& e) {
-          problem = e.what();
-        }
-        fputs(problem.c_str(), stderr);
-        _exit(problem.empty() ? 0 : 1);
-      },
-      testing::ExitedWithCode(0), "");
 }
 
 TEST(ApplyFirst, ChoosesPluginAndDevices) {

@@ -16,24 +16,16 @@ TEST(TPUConfig, Defaults) {
   EXPECT_TRUE(c.enabled);
   EXPECT_EQ(c.version.value(), TPUVersion::automatic);
   EXPECT_EQ(c.topology.value(), TPUTopology::automatic);
-  EXPECT_EQ(c.compilation_mode.value(), TPUCompilationMode::torch_xla);
   EXPECT_EQ(c.xla_flags.value(), "");
-  EXPECT_EQ(c.precision.value(), TPUPrecision::bfloat16);
-  EXPECT_TRUE(c.mixed_precision);
   EXPECT_EQ(c.memory_fraction.value(), 0.90);
-  EXPECT_TRUE(c.gradient_checkpointing);
   EXPECT_EQ(c.xla_optimization_level.value(), 2);
-  EXPECT_TRUE(c.enable_xla_dynamic_shapes);
   EXPECT_FALSE(c.enable_jax_integration);
   EXPECT_EQ(c.jax_backend.value(), "tpu");
   EXPECT_EQ(c.cache_max_size.value(), 100);
   EXPECT_EQ(c.compilation_timeout_seconds.value(), 300);
-  EXPECT_EQ(c.allocation_history_retention_seconds.value(), 3600);
   EXPECT_FALSE(c.v6e_memory_gb.value().has_value());
   EXPECT_FALSE(c.v7_memory_gb.value().has_value());
   EXPECT_FALSE(c.enable_strict_validation);
-  EXPECT_EQ(c.monitoring_interval_seconds.value(), 1.0);
-  EXPECT_EQ(c.monitoring_duration_seconds.value(), 60.0);
   EXPECT_TRUE(c.enable_xla_cache);
   EXPECT_NO_THROW(c.check());
 }
@@ -42,7 +34,6 @@ TEST(Config, Defaults) {
   const Config c;
   EXPECT_EQ(c.mode(), Mode::none);
   EXPECT_EQ(c.seed.value(), 42);
-  EXPECT_EQ(c.optimization_level.value(), OptimizationLevel::balanced);
   EXPECT_TRUE(c.validation.enabled);
   EXPECT_FALSE(c.validation.strict);
   EXPECT_EQ(c.runtime.plugin.value(), "");
@@ -62,17 +53,14 @@ TEST(Setting, KnowsWhoGaveIt) {
   EXPECT_EQ(c.memory_fraction, 0.90);
   const TPUConfig copy = c;
   EXPECT_TRUE(copy.memory_fraction.is_set());
-  EXPECT_FALSE(copy.precision.is_set());
 }
 
 TEST(Setting, InitialisersAreTheUsers) {
-  const TPUConfig c{.xla_flags = "--xla_x=1",
-                    .precision = TPUPrecision::float32,
-                    .mixed_precision = false,
-                    .v7_memory_gb = 128};
+  const TPUConfig c{
+      .xla_flags = "--xla_x=1", .memory_fraction = 0.5, .v7_memory_gb = 128, .enable_xla_cache = false};
   EXPECT_TRUE(c.xla_flags.is_set());
-  EXPECT_TRUE(c.precision.is_set());
-  EXPECT_TRUE(c.mixed_precision.is_set());
+  EXPECT_TRUE(c.memory_fraction.is_set());
+  EXPECT_FALSE(c.enable_xla_cache);
   EXPECT_EQ(c.v7_memory_gb, 128.0);
   EXPECT_FALSE(c.enabled.is_set());
 }
@@ -104,40 +92,30 @@ TEST(Setting, TakesNothingOfAnotherKind) {
 TEST(Config, Inference) {
   const Config c = Config::for_inference();
   EXPECT_EQ(c.mode(), Mode::inference);
-  EXPECT_FALSE(c.hardware.tpu.gradient_checkpointing);
-  EXPECT_TRUE(c.hardware.tpu.mixed_precision);
   EXPECT_EQ(c.hardware.tpu.cache_max_size, 200);
   EXPECT_FALSE(c.validation.enabled);
-  EXPECT_EQ(c.optimization_level, OptimizationLevel::aggressive);
 }
 
 TEST(Config, Training) {
   const Config c = Config::for_training();
-  EXPECT_TRUE(c.hardware.tpu.gradient_checkpointing);
-  EXPECT_TRUE(c.hardware.tpu.mixed_precision);
   EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 2);
   EXPECT_TRUE(c.validation.enabled);
-  EXPECT_EQ(c.optimization_level, OptimizationLevel::balanced);
 }
 
 TEST(Config, Development) {
   const Config c = Config::for_development();
   EXPECT_TRUE(c.hardware.tpu.enable_strict_validation);
   EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 0);
-  EXPECT_EQ(c.hardware.tpu.precision, TPUPrecision::float32);
-  EXPECT_FALSE(c.hardware.tpu.mixed_precision);
   EXPECT_TRUE(c.validation.strict);
-  EXPECT_EQ(c.optimization_level, OptimizationLevel::conservative);
   EXPECT_EQ(c.runtime.log_level, log::Level::debug);
 }
 
 TEST(Config, WhatTheUserSetSurvivesEveryMode) {
   Config c;
-  c.hardware.tpu.gradient_checkpointing = true;
+  c.validation.enabled = true;
   c.hardware.tpu.xla_optimization_level = 3;
   for (const Mode mode : {Mode::inference, Mode::training, Mode::development, Mode::none}) {
     c.set_mode(mode);
-    EXPECT_TRUE(c.hardware.tpu.gradient_checkpointing);
     EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 3);
   }
 }
@@ -186,10 +164,6 @@ TEST(Config, EveryFieldOutOfRange) {
                  "auto, v4, v5e, v5p, v6e, v7");
   EXPECT_REFUSED(t.topology = static_cast<TPUTopology>(4), "hardware.tpu.topology", "#4",
                  "auto, single, pod, superpod");
-  EXPECT_REFUSED(t.compilation_mode = static_cast<TPUCompilationMode>(3), "hardware.tpu.compilation_mode",
-                 "#3", "xla, pjit, torch_xla");
-  EXPECT_REFUSED(t.precision = static_cast<TPUPrecision>(4), "hardware.tpu.precision", "#4",
-                 "bfloat16, float16, float32, float64");
   EXPECT_REFUSED(t.memory_fraction = 0.0999, "hardware.tpu.memory_fraction", "0.0999", "0.1 to 1");
   EXPECT_REFUSED(t.memory_fraction = 1.01, "hardware.tpu.memory_fraction", "1.01", "0.1 to 1");
   EXPECT_REFUSED(t.memory_fraction = std::nan(""), "hardware.tpu.memory_fraction", "nan", "0.1 to 1");
@@ -197,20 +171,14 @@ TEST(Config, EveryFieldOutOfRange) {
   EXPECT_REFUSED(t.xla_optimization_level = -1, "hardware.tpu.xla_optimization_level", "-1", "0 to 3");
   EXPECT_REFUSED(t.xla_optimization_level = 4, "hardware.tpu.xla_optimization_level", "4", "0 to 3");
   EXPECT_REFUSED(t.xla_flags = "\xff", "hardware.tpu.xla_flags", "\"\xef\xbf\xbd\"", "UTF-8");
-  EXPECT_REFUSED(t.jax_backend = "\xc3", "hardware.tpu.jax_backend", "\"\xef\xbf\xbd\"", "UTF-8");
+  EXPECT_REFUSED(t.jax_backend = "\xc3", "hardware.tpu.jax_backend", "\"\xef\xbf\xbd\"", "tpu, gpu, cpu");
+  EXPECT_REFUSED(t.jax_backend = "xla", "hardware.tpu.jax_backend", "\"xla\"", "tpu, gpu, cpu");
+  EXPECT_REFUSED(t.enable_jax_integration = true, "hardware.tpu.enable_jax_integration", "true", "false");
   EXPECT_REFUSED(t.cache_max_size = -1, "hardware.tpu.cache_max_size", "-1", "0 to 1000000000");
   EXPECT_REFUSED(t.compilation_timeout_seconds = -1, "hardware.tpu.compilation_timeout_seconds", "-1",
                  "0 to 10000000");
-  EXPECT_REFUSED(t.allocation_history_retention_seconds = -1,
-                 "hardware.tpu.allocation_history_retention_seconds", "-1", "0 to 1000000000");
   EXPECT_REFUSED(t.v6e_memory_gb = 0.5, "hardware.tpu.v6e_memory_gb", "0.5", "1 to 4096");
   EXPECT_REFUSED(t.v7_memory_gb = 5000, "hardware.tpu.v7_memory_gb", "5000", "1 to 4096");
-  EXPECT_REFUSED(t.monitoring_interval_seconds = 0, "hardware.tpu.monitoring_interval_seconds", "0",
-                 "0.001 to 86400");
-  EXPECT_REFUSED(t.monitoring_duration_seconds = -0.5, "hardware.tpu.monitoring_duration_seconds", "-0.5",
-                 "0 to 1000000000");
-  EXPECT_REFUSED(c.optimization_level = static_cast<OptimizationLevel>(3), "optimization_level", "#3",
-                 "conservative, balanced, aggressive");
   EXPECT_REFUSED(c.seed = -1, "seed", "-1", "0 to 9007199254740992");
   EXPECT_REFUSED(c.runtime.plugin = "\xff", "runtime.plugin", "\"\xef\xbf\xbd\"", "UTF-8");
   EXPECT_REFUSED(c.runtime.cache_dir = "\xff", "runtime.cache_dir", "\"\xef\xbf\xbd\"", "UTF-8");
@@ -222,6 +190,18 @@ TEST(Config, EveryFieldOutOfRange) {
                  "allow, warn, error");
   EXPECT_REFUSED(c.runtime.log_level = static_cast<log::Level>(6), "runtime.log_level", "#6",
                  "trace, debug, info, warn, error, off");
+}
+
+TEST(Config, WhatToDoInsteadOfJax) {
+  try {
+    TPUConfig{.enable_jax_integration = true}.check();
+    FAIL() << "there is no JAX here";
+  } catch (const TPUConfigurationError& e) {
+    EXPECT_EQ(e.message(),
+              "Invalid configuration for 'hardware.tpu.enable_jax_integration': true - it must be false");
+    EXPECT_NE(e.hint().find("StableHLO"), std::string::npos);
+  }
+  EXPECT_NO_THROW((TPUConfig{.enable_jax_integration = false, .jax_backend = "gpu"}.check()));
 }
 
 TEST(Config, BoundsAreIncluded) {

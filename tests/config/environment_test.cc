@@ -14,39 +14,44 @@ namespace {
 TEST(ConfigEnv, VariablesWinOverTheFile) {
   const TempFolder folder;
   const std::string path = (folder.path() / "run.json").string();
-  write_file(
-      path,
-      R"({"mode": "inference", "hardware": {"tpu": {"precision": "float16", "memory_fraction": 0.5}}})");
+  write_file(path,
+             R"({"mode": "inference", "hardware": {"tpu": {"version": "v4", "memory_fraction": 0.5}}})");
   const ScopedEnv file("TPUBRIDGE_CONFIG", path.c_str());
-  EXPECT_EQ(Config::from_environment().hardware.tpu.precision, TPUPrecision::float16);
-  const ScopedEnv precision("TPUBRIDGE_PRECISION", "Float32");
+  EXPECT_EQ(Config::from_environment().hardware.tpu.version, TPUVersion::v4);
+  const ScopedEnv version("TPUBRIDGE_TPU_VERSION", "V5p");
   const Config c = Config::from_environment();
-  EXPECT_EQ(c.hardware.tpu.precision, TPUPrecision::float32);
-  EXPECT_TRUE(c.hardware.tpu.precision.is_set());
+  EXPECT_EQ(c.hardware.tpu.version, TPUVersion::v5p);
+  EXPECT_TRUE(c.hardware.tpu.version.is_set());
   EXPECT_EQ(c.hardware.tpu.memory_fraction, 0.5);
   EXPECT_EQ(c.mode(), Mode::inference);
 }
 
 TEST(ConfigEnv, EveryVariable) {
-  const ScopedEnv variables[] = {{"TPUBRIDGE_MODE", "development"},  {"TPUBRIDGE_TPU_VERSION", "v6e"},
-                                 {"TPUBRIDGE_TPU_TOPOLOGY", "pod"},  {"TPUBRIDGE_XLA_FLAGS", "--xla_a=b"},
-                                 {"TPUBRIDGE_PRECISION", "float16"}, {"TPUBRIDGE_MEMORY_FRACTION", "0.75"},
-                                 {"TPUBRIDGE_XLA_LEVEL", "3"},       {"TPUBRIDGE_COMPILE_TIMEOUT", "9"},
-                                 {"TPUBRIDGE_STRICT", "no"},         {"TPUBRIDGE_CACHE", "off"},
-                                 {"TPUBRIDGE_PLUGIN", "cpu"},        {"TPUBRIDGE_CPU_DEVICES", "3"},
-                                 {"TPUBRIDGE_CACHE_DIR", "/x"},      {"TPUBRIDGE_CACHE_SIZE", "5"},
-                                 {"TPUBRIDGE_FALLBACK", "error"},    {"TPUBRIDGE_GRAPH_LIMIT", "11"},
+  const ScopedEnv variables[] = {{"TPUBRIDGE_MODE", "development"},
+                                 {"TPUBRIDGE_TPU_VERSION", "v6e"},
+                                 {"TPUBRIDGE_TPU_TOPOLOGY", "pod"},
+                                 {"TPUBRIDGE_XLA_FLAGS", "--xla_a=b"},
+                                 {"TPUBRIDGE_MEMORY_FRACTION", "0.75"},
+                                 {"TPUBRIDGE_XLA_LEVEL", "3"},
+                                 {"TPUBRIDGE_COMPILE_TIMEOUT", "9"},
+                                 {"TPUBRIDGE_STRICT", "no"},
+                                 {"TPUBRIDGE_CACHE", "off"},
+                                 {"TPUBRIDGE_PLUGIN", "cpu"},
+                                 {"TPUBRIDGE_CPU_DEVICES", "3"},
+                                 {"TPUBRIDGE_CACHE_DIR", "/x"},
+                                 {"TPUBRIDGE_CACHE_SIZE", "5"},
+                                 {"TPUBRIDGE_FALLBACK", "error"},
+                                 {"TPUBRIDGE_GRAPH_LIMIT", "11"},
                                  {"TPUBRIDGE_LOG", "info"}};
   const Config c = Config::from_environment();
   const TPUConfig& t = c.hardware.tpu;
   EXPECT_EQ(c.mode(), Mode::development);
-  EXPECT_FALSE(t.mixed_precision) << "the mode's";
+  EXPECT_TRUE(c.validation.strict) << "the mode's";
   EXPECT_EQ(t.version, TPUVersion::v6e);
   EXPECT_EQ(t.topology, TPUTopology::pod);
   EXPECT_EQ(t.xla_flags, "--xla_a=b");
-  EXPECT_EQ(t.precision, TPUPrecision::float16) << "wins over the mode's";
   EXPECT_EQ(t.memory_fraction, 0.75);
-  EXPECT_EQ(t.xla_optimization_level, 3);
+  EXPECT_EQ(t.xla_optimization_level, 3) << "wins over the mode's";
   EXPECT_EQ(t.compilation_timeout_seconds, 9);
   EXPECT_FALSE(t.enable_strict_validation);
   EXPECT_FALSE(t.enable_xla_cache);
@@ -65,7 +70,7 @@ TEST(ConfigEnv, EveryVariable) {
 
 TEST(ConfigEnv, WhatIsNotAllowedNamesTheVariableAndChangesNothing) {
   const ScopedEnv good("TPUBRIDGE_XLA_LEVEL", "1");
-  for (const auto& [name, value] : {std::pair{"TPUBRIDGE_PRECISION", "float8"},
+  for (const auto& [name, value] : {std::pair{"TPUBRIDGE_TPU_VERSION", "v9"},
                                     {"TPUBRIDGE_MEMORY_FRACTION", "1.5"},
                                     {"TPUBRIDGE_MEMORY_FRACTION", "half"},
                                     {"TPUBRIDGE_MEMORY_FRACTION", "nan"},
@@ -84,6 +89,20 @@ TEST(ConfigEnv, WhatIsNotAllowedNamesTheVariableAndChangesNothing) {
     }
     EXPECT_EQ(c, Config());
   }
+}
+
+TEST(ConfigEnv, CompletingLeavesWhatTheUserSet) {
+  const ScopedEnv variables[] = {
+      {"TPUBRIDGE_MODE", "inference"}, {"TPUBRIDGE_XLA_LEVEL", "3"}, {"TPUBRIDGE_GRAPH_LIMIT", "11"}};
+  Config c;
+  c.runtime.graph_limit = 5;
+  c.complete_from_environment();
+  EXPECT_EQ(c.runtime.graph_limit, 5);
+  EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 3);
+  EXPECT_EQ(c.mode(), Mode::inference);
+  Config training(Mode::training);
+  training.complete_from_environment();
+  EXPECT_EQ(training.mode(), Mode::training);
 }
 
 TEST(ConfigEnv, AMissingFileIsSaid) {

@@ -40,7 +40,7 @@ std::string facts() {
       "| fp8 a chip, TFLOP/s | HBM bandwidth a chip, TB/s | most chips | network | source "
       "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const auto& g : aot::generations())
-    out += fmt::format("| {} | {} | {} | {} | {:g} | {} | {} | {} | {:g} | {} | {}D torus | {} |\n", g.name,
+    out += fmt::format("| {} | {} | {} | {} | {:g} | {} | {} | {} | {:g} | {} | {}D | {} |\n", g.name,
                        g.code_name, g.device_kind, g.cores_per_chip, g.chip_hbm_gib,
                        peak(g.bf16_flops, g.devices_per_chip), peak(g.int8_ops, g.devices_per_chip),
                        peak(g.fp8_flops, g.devices_per_chip), g.bandwidth * g.devices_per_chip / 1e12,

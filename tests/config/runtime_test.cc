@@ -117,6 +117,10 @@ TEST(CompileOptions, LevelAndFlags) {
   EXPECT_EQ(std::get<std::string>(o.overrides.at("xla_c")), "False");
   EXPECT_EQ(std::get<std::string>(o.overrides.at("xla_d")), "x=y");
   EXPECT_TRUE(compile_options({}).overrides.empty());
+  EXPECT_EQ(
+      std::get<int64_t>(
+          compile_options({.xla_optimization_level = 0}).overrides.at("xla_backend_optimization_level")),
+      0);
   for (const char* bad : {"xla_a=1", "--a=1", "--xla_", "--xla_=1", "--xla_a=1 -x"})
     EXPECT_THROW((void)compile_options({.xla_flags = bad}), TPUConfigurationError) << bad;
 }
@@ -150,17 +154,6 @@ TEST(OpenClient, NotEnabledIsTheCpuPlugin) {
   Config c;
   c.hardware.tpu.enabled = false;
   EXPECT_EQ(open_client(c)->platform_name(), "cpu");
-}
-
-TEST(OpenClient, TheLogLevelIsSetWhereSomebodySaysSo) {
-  const auto before = log::set_level(log::Level::error);
-  (void)open_client(on(CPU_PLUGIN));
-  EXPECT_EQ(log::level(), log::Level::error);
-  Config c = on(CPU_PLUGIN);
-  c.runtime.log_level = log::Level::off;
-  (void)open_client(c);
-  EXPECT_EQ(log::level(), log::Level::off);
-  log::set_level(before);
 }
 
 TEST(OpenPrograms, FolderSizeAndDeadline) {
