@@ -12,4 +12,5 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/step/checkpoint.h"
 #include "tpubridge/step/compile.h"

@@ -49,8 +49,7 @@ void Arguments::draw(int64_t elements) {
     return Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(bits)}, device_.index());
   };
   auto seed = word(d.seed), offset = word(d.offset);
-  if (Recording* r = recording())
-    r->draw({default_generator(device_.index()), elements, d.seed, d.offset, seed, offset});
+  if (Recording* r = recording()) r->draw(default_generator(device_.index()), elements, d, seed, offset);
   args_.emplace_back(put(std::move(seed)));
   args_.emplace_back(put(std::move(offset)));
 }

@@ -6,6 +6,7 @@
 #include "tpubridge/device/arguments.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/ops.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -100,7 +101,7 @@ Forward attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTe
     seed = make_tensor(values[2], {}, {}, at::kLong, q.device());
     offset = make_tensor(values[3], {}, {}, at::kLong, q.device());
   }
-  exec::after_op(device);
+  after_op(device);
   return {result, lse, Tensor(), Tensor(), q.size(-2), k.size(-2), seed, offset, Tensor()};
 }
 
@@ -129,7 +130,7 @@ Backward attention_backward(const Tensor& grad, const Tensor& q, const Tensor& k
   if (wanted[1]) std::get<1>(result) = dense(values[1], k);
   if (wanted[2]) std::get<2>(result) = dense(values[2], v);
   if (wanted[3] && bias.defined()) std::get<3>(result) = dense(values[3], bias);
-  exec::after_op(device);
+  after_op(device);
   return result;
 }
 

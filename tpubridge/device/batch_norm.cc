@@ -2,6 +2,7 @@
 // schema.
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/ops.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -72,7 +73,7 @@ Result batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weig
   Result out(make_tensor(values[0], input.sizes(), strides, input.scalar_type(), input.device()),
              make_tensor(values[1], channel, one, stat_type, input.device()),
              make_tensor(values[2], channel, one, stat_type, input.device()));
-  exec::after_op(device);
+  after_op(device);
   return out;
 }
 

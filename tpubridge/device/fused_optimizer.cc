@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tpubridge/device/storage.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -43,7 +43,7 @@ void record_step(const char* name, Arguments a, const Written& written, c10::Dev
   for (const Tensor& t : written.tensors) shapes.push_back(shape_of(t));
   const auto values = std::move(a).record(lower::find(name), std::move(shapes));
   for (size_t i = 0; i < values.size(); ++i) write(written.tensors[i], values[i]);
-  exec::after_op(device.index());
+  after_op(device.index());
 }
 
 // The rate of a step: a number or a tensor.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "tpubridge/exec/runtime.h"
+
 namespace tpubridge::device {
 namespace {
 
@@ -51,6 +53,8 @@ struct Generator final : c10::GeneratorImpl {
   }
 };
 
+thread_local Draws* repeated = nullptr;
+
 }  // namespace
 
 at::Generator new_generator(c10::DeviceIndex device) {
@@ -71,10 +75,36 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 
 Draw draw(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t elements) {
   auto* g = at::get_generator_or_default<Generator>(generator, default_generator(device));
+  if (repeated) {
+    const auto index = static_cast<size_t>(g->device().index());
+    if (index < repeated->devices.size() &&
+        g == default_generator(g->device().index()).unsafeGetGeneratorImpl()) {
+      const Draw d = repeated->devices[index];
+      repeated->devices[index].offset += advance_of(elements);
+      return d;
+    }
+  }
   std::lock_guard lock(g->mutex_);
   Draw d{g->seed_, g->offset_};
-  g->offset_ += static_cast<uint64_t>(std::max<int64_t>(elements, 1));
+  g->offset_ += advance_of(elements);
   return d;
 }
+
+Draw state_of(const at::Generator& generator) {
+  auto g = generator;
+  const std::scoped_lock lock(g.mutex());
+  return {g.current_seed(), g.get_offset()};
+}
+
+Draws Draws::now() {
+  Draws d;
+  for (int i = 0; i < exec::device_count(); ++i)
+    d.devices.push_back(repeated ? repeated->devices.at(static_cast<size_t>(i))
+                                 : state_of(default_generator(static_cast<c10::DeviceIndex>(i))));
+  return d;
+}
+
+RepeatDraws::RepeatDraws(Draws from) : draws_(std::move(from)), before_(std::exchange(repeated, &draws_)) {}
+RepeatDraws::~RepeatDraws() { repeated = before_; }
 
 }  // namespace tpubridge::device

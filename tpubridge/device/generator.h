@@ -11,9 +11,34 @@ namespace tpubridge::device {
 
 struct Draw {
   uint64_t seed = 0, offset = 0;
+  bool operator==(const Draw&) const = default;
 };
+[[nodiscard]] Draw state_of(const at::Generator& generator);
+// What `elements` elements move the offset by.
+[[nodiscard]] inline uint64_t advance_of(int64_t elements) {
+  return static_cast<uint64_t>(std::max<int64_t>(elements, 1));
+}
 // Reserves numbers for `elements` elements. Without a generator: the device's default one.
 [[nodiscard]] Draw draw(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
                         int64_t elements);
+
+// The default generators of all devices at one moment.
+struct Draws {
+  std::vector<Draw> devices;
+  [[nodiscard]] static Draws now();
+};
+// While it lives, this thread draws from the default generators what was drawn after that moment. The
+// generators themselves stay where they are.
+class RepeatDraws {
+ public:
+  explicit RepeatDraws(Draws from);
+  ~RepeatDraws();
+  RepeatDraws(const RepeatDraws&) = delete;
+  RepeatDraws& operator=(const RepeatDraws&) = delete;
+
+ private:
+  Draws draws_;
+  Draws* before_;
+};
 
 }  // namespace tpubridge::device

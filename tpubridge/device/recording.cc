@@ -5,6 +5,8 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/place.h"
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/metrics.h"
 
 namespace tpubridge::device {
 namespace {
@@ -31,6 +33,47 @@ void Recording::touch(Storage& s) {
 
 void Recording::upload(const at::Tensor& host, const trace::Value& leaf) { uploads.push_back({host, leaf}); }
 
+// A replayed call draws once for each entry, in order. The same state again is the same draw: a checkpoint
+// computes it a second time.
+void Recording::draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
+                     trace::Value offset) {
+  const Drawn* last = nullptr;
+  for (auto& d : drawn) {
+    if (d.generator != generator) continue;
+    last = &d;
+    if (d.at == at && d.elements == elements) {
+      d.numbers.emplace_back(std::move(seed), std::move(offset));
+      return;
+    }
+  }
+  const auto index = static_cast<size_t>(generator.device().index());
+  std::optional<Draw> expected;
+  if (last)
+    expected = Draw{last->at.seed, last->at.offset + advance_of(last->elements)};
+  else if (index < start_.devices.size() && generator == default_generator(generator.device().index()))
+    expected = start_.devices[index];
+  if (expected && *expected != at && trouble.empty())
+    trouble = "it sets the state of a random number generator (do that before the step)";
+  drawn.push_back({generator, elements, at, {{std::move(seed), std::move(offset)}}});
+}
+
+void Recording::check_generators() {
+  std::vector<const Drawn*> last;
+  for (const auto& d : drawn) {
+    const auto it =
+        std::find_if(last.begin(), last.end(), [&](auto* x) { return x->generator == d.generator; });
+    it == last.end() ? last.push_back(&d) : void(*it = &d);
+  }
+  for (const auto* d : last)
+    if (state_of(d->generator) != Draw{d->at.seed, d->at.offset + advance_of(d->elements)} && trouble.empty())
+      trouble = "it sets the state of a random number generator (do that after the step)";
+}
+
+void after_op(int device) {
+  // A step is one program, however long.
+  recording() && !exec::eager() ? exec::count_traced() : exec::after_op(device);
+}
+
 bool Recording::host_read(std::string_view what) {
   if (policy_ == HostReads::unused) return true;
   if (policy_ == HostReads::refuse)
@@ -54,8 +97,8 @@ void Recording::undo() {
   for (auto it = drawn.rbegin(); it != drawn.rend(); ++it) {
     auto g = it->generator;
     const std::scoped_lock lock(g.mutex());
-    if (g.current_seed() != it->seed) g.set_current_seed(it->seed);
-    g.set_offset(it->offset);
+    if (g.current_seed() != it->at.seed) g.set_current_seed(it->at.seed);
+    g.set_offset(it->at.offset);
   }
 }
 

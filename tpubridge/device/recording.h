@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tpubridge/device/generator.h"
 #include "tpubridge/device/host_reads.h"
 #include "tpubridge/device/storage.h"
 
@@ -33,11 +34,12 @@ class Recording final : public c10::DebugInfoBase {
     at::Tensor host;
     trace::Value leaf;
   };
+  // A draw, and the numbers that hold it: several where it was repeated.
   struct Drawn {
     at::Generator generator;
     int64_t elements;
-    uint64_t seed, offset;
-    trace::Value seed_number, offset_number;
+    Draw at;
+    std::vector<std::pair<trace::Value, trace::Value>> numbers;  // seed, offset
   };
   // A number of the host that a replayed call asks for again.
   struct Fed {
@@ -50,11 +52,13 @@ class Recording final : public c10::DebugInfoBase {
     uint64_t answer;
   };
 
-  explicit Recording(HostReads policy) : policy_(policy) {}
+  explicit Recording(HostReads policy) : policy_(policy), start_(Draws::now()) {}
 
   void touch(Storage& s);  // before every read and write
   void upload(const at::Tensor& host, const trace::Value& leaf);
-  void draw(Drawn d) { drawn.push_back(std::move(d)); }
+  void draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
+            trace::Value offset);
+  void check_generators();  // when the call ends: notes trouble where one does not stand where draws left it
   void feed(trace::Value number, std::function<double()> ask) {
     fed.push_back({std::move(number), std::move(ask)});
   }
@@ -79,7 +83,11 @@ class Recording final : public c10::DebugInfoBase {
  private:
   std::unordered_map<Storage*, size_t> places_;
   HostReads policy_;
+  Draws start_;  // the default generators when the call began
 };
+
+// What a kernel calls when it has recorded its node.
+void after_op(int device);
 
 // The recording that this thread works for; null almost always.
 [[nodiscard]] Recording* recording();

@@ -62,8 +62,8 @@ void add_random(CallKey& key, int64_t elements, int device) {
         trace::Node::number({.dtype = DType::s64, .integer = static_cast<int64_t>(word)}, device));
   if (Recording* r = recording()) {
     const size_t n = key.operands.size();
-    r->draw({key.generator.value_or(default_generator(device)), elements, d.seed, d.offset,
-             key.operands[n - 2], key.operands[n - 1]});
+    r->draw(key.generator.value_or(default_generator(device)), elements, d, key.operands[n - 2],
+            key.operands[n - 1]);
   }
 }
 
@@ -72,7 +72,7 @@ void finish(const c10::OperatorHandle& op, Value value) {
   const int device = value->device();
   if (!exec::eager()) {
     value = Value();
-    recording() ? exec::count_traced() : exec::after_op(device);  // a step is one program, however long
+    after_op(device);
     return;
   }
   try {

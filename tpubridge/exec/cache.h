@@ -17,6 +17,7 @@ struct Compiled {
   std::shared_ptr<const pjrt::LoadedExecutable> program;
   std::vector<int64_t> donated;  // arguments that the program may take over
   int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
+  int64_t temporaries = 0;       // of these; 0 where the plugin does not tell
 };
 using Key = std::array<uint64_t, 2>;
 

@@ -91,14 +91,14 @@ std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int
   return out;
 }
 
-int64_t extra_bytes(const pjrt::LoadedExecutable& program) {
+// The bytes that running it takes.
+void set_memory(Compiled& c) {
   try {
-    const auto m = program.info().memory();
-    return m.outputs - m.aliased + m.temporaries;
+    const auto m = c.program->info().memory();
+    c.temporaries = m.temporaries;
+    c.needs = m.outputs - m.aliased + m.temporaries;
   } catch (const UnsupportedError&) {  // the plugin keeps no such account: at least the results
-    int64_t bytes = 0;
-    for (const auto& s : program.signature()->results) bytes += s.bytes();
-    return bytes;
+    for (const auto& s : c.program->signature()->results) c.needs += s.bytes();
   }
 }
 
@@ -128,8 +128,10 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   const bool by_compiler = found.source == cache::Source::compiler;
   count_execution(by_compiler, found.seconds);
   if (by_compiler) note_compile(graph, reason, found.seconds);
-  const int64_t needs = extra_bytes(*found.program);
-  auto compiled = std::make_shared<const Compiled>(Compiled{std::move(found.program), donated, needs});
+  Compiled made{std::move(found.program), donated};
+  set_memory(made);
+  note_temporaries(made.temporaries);
+  auto compiled = std::make_shared<const Compiled>(std::move(made));
   remember(structure_key(graph), key, compiled);
   return compiled;
 }

@@ -15,11 +15,12 @@ namespace {
 
 struct Counters {
   std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0};
-  std::atomic<int64_t> to_device{0}, to_host{0};
+  std::atomic<int64_t> to_device{0}, to_host{0}, temporaries{0};
   std::mutex mutex;  // guards what follows
   std::map<std::string, int64_t, std::less<>> reasons, synchronising;
   std::map<std::string, Metrics::Fallen> fallback_ops;
   double compile_seconds = 0;
+  std::vector<std::string (*)()> sections;
 };
 
 // Never destroyed: buffers may be freed by other static objects at exit.
@@ -84,6 +85,7 @@ Metrics metrics() {
   const DeviceMemory memory = all_device_memory();
   m.live_device_bytes = memory.live;
   m.peak_device_bytes = memory.peak;
+  m.last_temporary_bytes = c.temporaries;
   std::lock_guard lock(c.mutex);
   m.materialisations = {c.reasons.begin(), c.reasons.end()};
   m.fallbacks = c.fallback_ops;
@@ -94,7 +96,7 @@ Metrics metrics() {
 
 std::string report() {
   const Metrics m = metrics();
-  return fmt::format(
+  std::string text = fmt::format(
       "traced ops        {}\n"
       "materialisations  {} ({})\n"
       "programs run      {} ({} without compiling, {} held)\n"
@@ -104,12 +106,20 @@ std::string report() {
       "data-dependent    {}\n"
       "host to device    {:.1f} MiB\n"
       "device to host    {:.1f} MiB\n"
-      "device memory     {:.1f} MiB live, {:.1f} MiB peak\n",
+      "device memory     {:.1f} MiB live, {:.1f} MiB peak\n"
+      "last program      {:.1f} MiB of temporaries\n",
       m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
       m.cache_entries, m.compiles, m.compile_seconds, m.disk.hits, m.disk.seconds_saved, m.disk.misses,
       m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks), listed(m.synchronising),
       mib(m.host_to_device_bytes), mib(m.device_to_host_bytes), mib(m.live_device_bytes),
-      mib(m.peak_device_bytes));
+      mib(m.peak_device_bytes), mib(m.last_temporary_bytes));
+  std::vector<std::string (*)()> sections;
+  {
+    const std::lock_guard lock(counters().mutex);
+    sections = counters().sections;
+  }
+  for (auto* lines : sections) text += lines();
+  return text;
 }
 
 namespace exec {
@@ -160,6 +170,13 @@ void count_synchronising(const std::string& op) {
 
 void count_to_device(int64_t bytes) { counters().to_device += bytes; }
 void count_to_host(int64_t bytes) { counters().to_host += bytes; }
+
+void note_temporaries(int64_t bytes) { counters().temporaries = bytes; }
+
+void add_to_report(std::string (*lines)()) {
+  std::lock_guard lock(counters().mutex);
+  counters().sections.push_back(lines);
+}
 
 int64_t compile_count() { return counters().compiles; }
 int64_t fallback_count() { return counters().fallbacks; }

@@ -27,6 +27,7 @@ struct Metrics {
   std::map<std::string, int64_t> synchronising;  // ops whose result shape depends on data, by name
   int64_t host_to_device_bytes = 0, device_to_host_bytes = 0;
   int64_t live_device_bytes = 0, peak_device_bytes = 0;
+  int64_t last_temporary_bytes = 0;  // of the program that was compiled or loaded last
 
   [[nodiscard]] int64_t fallback_count() const;
   [[nodiscard]] double fallback_seconds() const;
@@ -46,6 +47,10 @@ void count_fallback(const std::string& op, double seconds);
 void count_synchronising(const std::string& op);
 void count_to_device(int64_t bytes);
 void count_to_host(int64_t bytes);
+
+void note_temporaries(int64_t bytes);
+// Lines that stand at the end of report(); what is above exec/ adds its own.
+void add_to_report(std::string (*lines)());
 
 [[nodiscard]] int64_t compile_count();  // without a copy of the whole record
 [[nodiscard]] int64_t fallback_count();

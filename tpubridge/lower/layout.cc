@@ -1,6 +1,7 @@
 // Ops that move elements: joining, turning, padding, repeating.
 #include <algorithm>
 
+#include "tpubridge/hlo/control.h"
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
@@ -112,6 +113,24 @@ void topk(Context& c) {
   c.result(hlo::slice(out[1], zero, c.out().dims), 1);
 }
 
+// values; one? Where the number 1 is given, the compiler takes optimization barriers away too early (XLA's CPU
+// compiler does, and then finds the equal computations): instead every value goes through a choice whose
+// outcome it cannot know, and that waits for the last value.
+void barrier(Context& c) {
+  const auto in = c.list(0);
+  if (!c.has(1)) {
+    const auto out = hlo::optimization_barrier(in);
+    for (size_t i = 0; i < in.size(); ++i) c.result(out[i], i);
+    return;
+  }
+  const Value last = in.back(), one = c.in(1, DType::f32);
+  const Dims first(static_cast<size_t>(last.rank()), 0), end(first.size(), 1);
+  const Value some = reshaped(hlo::slice(last, first, end), {});
+  const Value yes = hlo::or_(hlo::compare(some, some, hlo::Direction::ne),
+                             hlo::compare(one, like(one, 0), hlo::Direction::gt));
+  for (size_t i = 0; i < in.size(); ++i) c.result(hlo::select(yes, in[i], like(in[i], 0)), i);
+}
+
 }  // namespace
 
 std::span<const Row> layout_rows() {
@@ -150,6 +169,7 @@ std::span<const Row> layout_rows() {
        }},
       {{"sort.stable"}, sort_stable},
       {{"topk"}, topk},
+      {{"tpubridge::barrier"}, barrier},
   };
   return rows;
 }

@@ -47,8 +47,12 @@ struct StepReport {
   std::string name;
   int64_t calls = 0, replayed = 0, traced = 0;
   size_t programs = 0;
-  std::string why_traced;  // why the latest traced call could not be replayed yet; empty where it could
+  int64_t temporary_bytes = 0;  // what the latest program takes while it runs, beside arguments and results
+  std::string why_traced;       // why the latest traced call could not be replayed yet; empty where it could
 };
+
+// The compiled steps that live at the moment, the oldest first. tpubridge::report() lists them too.
+[[nodiscard]] std::vector<StepReport> compiled_steps();
 
 namespace step {
 

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/nn/module.h>
 
+#include <atomic>
 #include <list>
 
 #include "tpubridge/base/errors.h"
@@ -40,11 +41,50 @@ void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
   for (int64_t d : t.strides()) guard.push_back(static_cast<uint64_t>(d));
 }
 
+// What each word of a guard says, for people; `before` words stand before those of the arguments.
+std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t others, size_t before) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < others; ++i) out.push_back("number " + std::to_string(i) + " among the arguments");
+  out.resize(before, "a mode (grad, autocast, train or eval, an optimizer's options)");
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string which = "tensor " + std::to_string(i) + " among the arguments";
+    const int64_t dims = arguments[i].defined() ? arguments[i].dim() : 0;
+    out.push_back("element type or device of " + which);
+    if (arguments[i].defined()) out.push_back("offset or requires_grad of " + which);
+    for (int64_t d = 0; d < dims; ++d) out.push_back("size " + std::to_string(d) + " of " + which);
+    for (int64_t d = 0; d < dims; ++d) out.push_back("stride " + std::to_string(d) + " of " + which);
+    out.push_back("memory that is shared with " + which);
+  }
+  return out;
+}
+
 // Tensors that the step may not look at, but hands through.
 void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
   exec::Lock lock(exec::mutex());
   for (const auto& t : tensors)
     if (is_tpu(t)) r.touch(storage_of(t));
+}
+
+// Never destroyed: a step may be a static object.
+struct Registry {
+  std::mutex mutex;
+  std::vector<const Engine*> engines;
+  bool told = false;  // report() knows of us
+};
+Registry& registry() {
+  static auto* r = new Registry;
+  return *r;
+}
+
+std::string lines_of_report() {
+  std::string text;
+  for (const auto& r : compiled_steps()) {
+    text += "compiled step     '" + r.name + "': " + std::to_string(r.calls) + " calls, " +
+            std::to_string(r.replayed) + " replayed, " + std::to_string(r.traced) + " traced";
+    if (!r.why_traced.empty()) text += " (the last because " + r.why_traced + ")";
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -54,8 +94,11 @@ struct Engine::Impl {
   std::vector<std::shared_ptr<torch::nn::Module>> modules;  // all of them, children too
   std::mutex mutex;
   std::list<Entry> entries;  // most recently used first
-  StepReport report;
   uint64_t round = 0;
+  // Read by report() while a call runs.
+  std::atomic<int64_t> calls{0}, replayed{0}, traced{0}, programs{0}, temporaries{0};
+  std::mutex why_mutex;
+  std::string why_traced;
 
   std::vector<uint64_t> guard(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others) {
     std::vector<uint64_t> g(others);
@@ -83,7 +126,7 @@ struct Engine::Impl {
     return g;
   }
 
-  Entry& entry(std::vector<uint64_t> guard) {
+  Entry& entry(std::vector<uint64_t> guard, const std::vector<at::Tensor>& arguments, size_t others) {
     for (auto it = entries.begin(); it != entries.end(); ++it) {
       if (it->guard != guard) continue;
       entries.splice(entries.begin(), entries, it);
@@ -94,26 +137,35 @@ struct Engine::Impl {
     if (entries.size() == options.programs + 1 && !warned_programs_) {
       warned_programs_ = true;
       TORCH_WARN("tpubridge: the compiled step '", options.name, "' was called in more than ",
-                 options.programs, " ways: ", changes(),
+                 options.programs, " ways: ", changes(arguments, others),
                  ". Each is a program of its own; pad to a few fixed sizes, or raise "
                  "StepOptions::programs.");
     }
     while (entries.size() > options.programs) entries.pop_back();
+    programs = static_cast<int64_t>(entries.size());
     return entries.front();
   }
 
-  // What differs between the two latest guards, as far as it can be said without names.
-  std::string changes() const {
+  // What differs between the two latest guards.
+  std::string changes(const std::vector<at::Tensor>& arguments, size_t others) const {
     const auto &a = std::next(entries.begin())->guard, &b = entries.front().guard;
-    if (a.size() != b.size()) return "other arguments";
+    if (a.size() != b.size()) return "other arguments, or another number of dimensions";
+    std::vector<uint64_t> of_arguments;
+    for (const auto& t : arguments) {
+      append(of_arguments, t);
+      of_arguments.push_back(0);
+    }
+    const auto names = labels(arguments, others, b.size() - of_arguments.size());
     std::string text;
-    for (size_t i = 0; i < a.size(); ++i)
-      if (a[i] != b[i])
-        text += (text.empty() ? "" : ", ") + std::to_string(a[i]) + " became " + std::to_string(b[i]) +
-                (b[i] > 0 && b[i] < (1u << 30)
-                     ? " (next power of two: " + std::to_string(std::bit_ceil(b[i])) + ")"
-                     : "");
-    return "a dimension or number of its arguments, " + text;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const bool stride = names[i].rfind("stride", 0) == 0;  // follows a size that changed
+      if (a[i] == b[i] || (stride && !text.empty())) continue;
+      text += (text.empty() ? "" : ", ") + names[i];
+      if (names[i].rfind("size", 0) != 0) continue;
+      text += " went from " + std::to_string(a[i]) + " to " + std::to_string(b[i]);
+      if (b[i] > 0 && b[i] < (1u << 30)) text += " (pad to " + std::to_string(std::bit_ceil(b[i])) + ")";
+    }
+    return text;
   }
 
   std::vector<double> numbers() {
@@ -146,16 +198,20 @@ struct Engine::Impl {
     touch_all(*recording, results);
     Recorded now = finish_recording(*recording, arguments, results, perturbed, plain);
     ++e.attempts;
-    report.why_traced = e.last                ? difference(*e.last, now)
-                        : now.trouble.empty() ? "it was called once so far"
-                                              : now.trouble;
-    if (report.why_traced.empty())
+    if (now.compiled) temporaries = now.compiled->temporaries;
+    const std::string why = e.last                ? difference(*e.last, now)
+                            : now.trouble.empty() ? "it was called once so far"
+                                                  : now.trouble;
+    if (why.empty())
       e.replay.emplace(std::move(now)), e.last.reset();
     else
       e.last = std::move(now);
+    {
+      const std::lock_guard lock(why_mutex);
+      why_traced = why;
+    }
     if (e.attempts == kAttempts && !e.replay)
-      TORCH_WARN("tpubridge: the compiled step '", options.name,
-                 "' is traced at every call: ", report.why_traced);
+      TORCH_WARN("tpubridge: the compiled step '", options.name, "' is traced at every call: ", why);
     return results;
   }
 
@@ -175,11 +231,18 @@ Engine::Engine(StepOptions options) : impl_(std::make_unique<Impl>()) {
     if (!m) throw ArgumentError("StepOptions::modules holds a null pointer");
     for (auto& child : m->modules()) impl_->modules.push_back(child);
   }
-  impl_->report.name = options.name;
   impl_->options = std::move(options);
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (!std::exchange(all.told, true)) exec::add_to_report(lines_of_report);
+  all.engines.push_back(this);
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::erase(all.engines, this);
+}
 
 std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
                                      const std::vector<uint64_t>& others,
@@ -188,27 +251,46 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
   if (recording() || exec::eager()) return run();  // part of an outer step, or of a search for a fault
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
-  ++m.report.calls;
-  Entry& e = m.entry(m.guard(arguments, others));
+  ++m.calls;
+  Entry& e = m.entry(m.guard(arguments, others), arguments, others.size());
   shape = &e.shape;
   if (e.replay) {
     if (auto results = e.replay->run(arguments, m.numbers())) {
       for (auto* o : m.options.optimizers) count_step(*o);
-      ++m.report.replayed;
+      ++m.replayed;
       return std::move(*results);
     }
     e.replay.reset();
     e.attempts = 0;
   }
-  ++m.report.traced;
+  ++m.traced;
   return m.trace(e, arguments, run);
 }
 
 StepReport Engine::report() const {
-  const std::lock_guard lock(impl_->mutex);
-  StepReport r = impl_->report;
-  r.programs = impl_->entries.size();
+  Impl& m = *impl_;
+  StepReport r;
+  r.name = m.options.name;
+  r.calls = m.calls;
+  r.replayed = m.replayed;
+  r.traced = m.traced;
+  r.programs = static_cast<size_t>(m.programs);
+  r.temporary_bytes = m.temporaries;
+  const std::lock_guard lock(m.why_mutex);
+  r.why_traced = m.why_traced;
   return r;
 }
 
 }  // namespace tpubridge::step
+
+namespace tpubridge {
+
+std::vector<StepReport> compiled_steps() {
+  auto& all = step::registry();
+  const std::lock_guard lock(all.mutex);
+  std::vector<StepReport> out;
+  for (const auto* e : all.engines) out.push_back(e->report());
+  return out;
+}
+
+}  // namespace tpubridge

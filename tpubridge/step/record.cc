@@ -112,10 +112,11 @@ std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
 void bind_numbers(Recorded& out, const trace::Graph& graph, const Recording& r,
                   const std::vector<double>& perturbed, const std::vector<double>& plain) {
   std::unordered_map<const trace::Node*, NumberSource> known;
-  for (size_t i = 0; i < r.drawn.size(); ++i) {
-    known[r.drawn[i].seed_number.node()] = {NumberSource::Kind::seed, i, {}, {}};
-    known[r.drawn[i].offset_number.node()] = {NumberSource::Kind::offset, i, {}, {}};
-  }
+  for (size_t i = 0; i < r.drawn.size(); ++i)
+    for (const auto& [seed, offset] : r.drawn[i].numbers) {
+      known[seed.node()] = {NumberSource::Kind::seed, i, {}, {}};
+      known[offset.node()] = {NumberSource::Kind::offset, i, {}, {}};
+    }
   for (size_t i = 0; i < r.fed.size(); ++i)
     known[r.fed[i].number.node()] = {NumberSource::Kind::fed, i, {}, {}};
   for (const auto* n : graph.numbers) {
@@ -192,6 +193,7 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
                           const std::vector<double>& plain) {
   exec::Lock lock(exec::mutex());
   Recorded out;
+  r.check_generators();
   out.trouble = r.trouble;
   Binder binder(r, arguments, out);
   std::vector<Value> roots;

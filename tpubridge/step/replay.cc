@@ -13,41 +13,90 @@ namespace tpubridge::step {
 
 using trace::Value;
 
+namespace {
+
+// Work that waits for memory: the next one is asked for while this one is done.
+constexpr size_t kAhead = 6;
+
+}  // namespace
+
 Replay::Replay(Recorded recorded) : r_(std::move(recorded)) {
   donated_.resize(r_.leaves);
   for (int64_t i : r_.compiled->donated) donated_[static_cast<size_t>(i)] = true;
   uses_.resize(r_.results.size());
   for (const auto& t : r_.targets)
     if (t.is_root) ++uses_[t.from];
-  for (const auto& x : r_.sources)
-    if (x.kind == Source::Kind::captured) captured_.insert(x.identity);
-  for (const auto& t : r_.targets)
-    if (t.kind == Target::Kind::captured) captured_.insert(t.identity);
-  for (const auto& n : r_.numbers) numbers_.push_back(n.value);
+  known_.resize(r_.sources.size());
+  storages_.resize(r_.sources.size());
+  values_.resize(r_.sources.size());
+  std::unordered_map<const Storage*, size_t> leaf_of;
+  for (size_t i = 0; i < r_.sources.size(); ++i) {
+    const auto& x = r_.sources[i];
+    (x.kind == Source::Kind::captured ? captured_ : others_).push_back(i);
+    if (x.kind != Source::Kind::captured) continue;
+    captured_storages_.insert(x.identity);
+    storages_[i] = x.identity;
+    if (i < r_.leaves) leaf_of.emplace(x.identity, i);
+  }
+  for (size_t i = 0; i < r_.targets.size(); ++i) {
+    const auto& t = r_.targets[i];
+    if (t.kind == Target::Kind::captured) captured_storages_.insert(t.identity);
+    const auto it = leaf_of.find(t.identity);
+    if (t.kind == Target::Kind::captured && t.is_root && uses_[t.from] == 1 && it != leaf_of.end() &&
+        *r_.sources[it->second].geometry == *t.geometry &&
+        r_.sources[it->second].shape == intern(r_.results[t.from]->shapes[0])) {
+      r_.sources[it->second].geometry = t.geometry;
+      in_place_.push_back({it->second, t.from});
+      in_place_targets_.push_back(i);
+    } else {
+      other_targets_.push_back(i);
+    }
+  }
+  for (const auto& n : r_.numbers) {
+    numbers_.push_back(n.value);
+    numbers_vary_ |= n.kind != NumberSource::Kind::constant;
+  }
 }
 
-bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
+bool Replay::bind_captured(size_t i) {
   auto& s = r_.sources[i];
-  switch (s.kind) {
-    case Source::Kind::argument:
-      storages_[i] = &storage_of(arguments[s.argument]);
-      break;
-    case Source::Kind::captured:
-      // Its memory stays while we hold the mutex: freeing a storage takes it.
-      if (s.storage.expired()) return false;
-      storages_[i] = s.identity;
-      break;
-    case Source::Kind::host_argument: {
-      const at::Tensor dense = arguments[s.argument].contiguous();
-      values_[i] = exec::to_device(dense.const_data_ptr(), *s.shape, {}, r_.device);
-      return true;
-    }
-    case Source::Kind::host:
-      s.value = exec::to_device(s.host.contiguous().const_data_ptr(), *s.shape, {}, r_.device);
-      return true;
-    case Source::Kind::constant:
-      return true;
+  // Its memory stays while we hold the mutex: freeing a storage takes it.
+  if (s.storage.expired()) return false;
+  const Storage& st = *s.identity;
+  Known& k = known_[i];
+  if (const auto& v = st.slot.value(); v.node() == k.node && v.index() == k.index && k.node &&
+                                       k.node->id() == k.id && st.geometry == s.geometry)
+    return true;
+  k = {};
+  if (!check(i)) return false;
+  s.geometry = st.geometry;  // equal, and next time the same
+  const Value& v = st.slot.value();
+  k.owner = v->data(v.index());
+  k.data = static_cast<exec::BufferData*>(v->data(v.index()).get());
+  k.node = v.node();
+  k.id = v->id();
+  k.index = v.index();
+  k.single = v->shapes().size() == 1;
+  return k.data != nullptr;
+}
+
+bool Replay::bind_other(size_t i, const std::vector<at::Tensor>& arguments) {
+  auto& s = r_.sources[i];
+  if (s.kind == Source::Kind::host_argument) {
+    const at::Tensor dense = arguments[s.argument].contiguous();
+    values_[i] = exec::to_device(dense.const_data_ptr(), *s.shape, {}, r_.device);
+  } else if (s.kind == Source::Kind::host) {
+    s.value = exec::to_device(s.host.contiguous().const_data_ptr(), *s.shape, {}, r_.device);
+  } else if (s.kind == Source::Kind::argument) {
+    storages_[i] = &storage_of(arguments[s.argument]);
+    return check(i);
   }
+  return true;
+}
+
+// The storage holds what the program takes.
+bool Replay::check(size_t i) {
+  const auto& s = r_.sources[i];
   const Storage& st = *storages_[i];
   if (!st.slot.value()) return false;
   if (st.geometry != s.geometry && *st.geometry != *s.geometry) return false;
@@ -60,19 +109,26 @@ bool Replay::bind_one(size_t i, const std::vector<at::Tensor>& arguments) {
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return false;
-  storages_.assign(r_.sources.size(), nullptr);
-  values_.resize(r_.sources.size());
-  for (size_t i = 0; i < r_.sources.size(); ++i)
-    if (!bind_one(i, arguments)) return false;
+  for (size_t i = 0; i < captured_.size(); ++i) {
+    if (i + kAhead < captured_.size()) {
+      const size_t next = captured_[i + kAhead];
+      __builtin_prefetch(&storages_[next]->slot);
+      __builtin_prefetch(known_[next].node);
+    }
+    if (!bind_captured(captured_[i])) return false;
+  }
+  for (size_t i : others_)
+    if (!bind_other(i, arguments)) return false;
   // An argument that looks at a captured storage, where the recorded one did not.
   for (const auto& a : arguments)
-    if (is_tpu(a) && captured_.count(&storage_of(a))) return false;
-  for (const auto& t : r_.targets)
-    if (t.kind == Target::Kind::captured && t.storage.expired()) return false;
+    if (is_tpu(a) && captured_storages_.count(&storage_of(a))) return false;
+  for (size_t i : other_targets_)
+    if (r_.targets[i].kind == Target::Kind::captured && r_.targets[i].storage.expired()) return false;
   return true;
 }
 
 void Replay::pack_numbers(const std::vector<double>& of_optimizers) {
+  if (!numbers_vary_ && !packs_.empty()) return;
   std::vector<Draw> draws;
   for (const auto& d : r_.draws)
     draws.push_back(draw(d.generator, static_cast<c10::DeviceIndex>(r_.device), d.elements));
@@ -100,21 +156,53 @@ const Value& Replay::value_of(size_t source) const {
   return values_[source] ? values_[source] : r_.sources[source].value;
 }
 
+// What this call writes anew, and nobody else looks at, gives its memory back first: gradients of the call
+// before need not stand beside the new ones.
+void Replay::find_overwritten() {
+  overwritten_.clear();
+  for (size_t i : other_targets_) {
+    const auto& t = r_.targets[i];
+    if (t.kind != Target::Kind::fresh || t.returned || !t.is_root || t.storage.expired()) continue;
+    const Value& v = t.identity->slot.value();
+    if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1) continue;
+    const auto& data = v->data(0);
+    if (data && data.use_count() == 1) overwritten_.push_back(t.identity);
+  }
+}
+
 void Replay::execute() {
   inputs_.clear();
   keep_.clear();
   for (size_t i = 0; i < r_.leaves; ++i) {
-    const Value& v = value_of(i);
-    inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
+    if (i + kAhead < r_.leaves) __builtin_prefetch(known_[i + kAhead].data);
+    Known& k = known_[i];
+    if (!k.node) {  // an argument, or something of the host
+      const Value& v = value_of(i);
+      inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
+      if (donated_[i] && (v->references() > 1 || v->data(v.index()).use_count() > 1))
+        keep_.push_back(static_cast<int64_t>(i));
+      continue;
+    }
+    inputs_.push_back(&k.data->buffer);
     // What somebody else can still see must outlive the call.
-    if (donated_[i] && (v->references() > 1 || v->data(v.index()).use_count() > 1))
-      keep_.push_back(static_cast<int64_t>(i));
+    k.private_ = k.node->references() == 1 && k.owner.use_count() == 1;
+    if (donated_[i] && !k.private_) keep_.push_back(static_cast<int64_t>(i));
   }
   for (const auto& pack : packs_) inputs_.push_back(&*pack.buffer);
-  exec::check_memory(r_.device, r_.compiled->needs, "a compiled step");
+  find_overwritten();
+  auto held = [](Storage * s) -> auto& { return static_cast<exec::BufferData&>(*s->slot.value()->data(0)); };
+  int64_t released = 0;
+  for (Storage* s : overwritten_) released += held(s).bytes;
+  exec::check_memory(r_.device, r_.compiled->needs - released, "a compiled step");
+  for (Storage* s : overwritten_) held(s).buffer.erase();
   pjrt::ExecuteOptions options;
   options.not_donatable = keep_;
-  outputs_ = r_.compiled->program->execute(inputs_, options);
+  try {
+    outputs_ = r_.compiled->program->execute(inputs_, options);
+  } catch (...) {
+    for (Storage* s : overwritten_) s->slot.set(Value());
+    throw;
+  }
   exec::count_execution(false, 0);
 }
 
@@ -142,27 +230,41 @@ bool Replay::swap_in(const Target& t, Storage& s) {
 }
 
 void Replay::put(const std::vector<at::Tensor>& arguments) {
-  results_.assign(r_.results.size(), Value());
-  fresh_.assign(r_.targets.size(), {});
+  const bool others = !other_targets_.empty();
+  if (others) {
+    results_.assign(r_.results.size(), Value());
+    fresh_.assign(r_.targets.size(), {});
+  }
   // Before anything is overwritten: what is passed from storage to storage.
   std::vector<std::pair<size_t, Value>> passed;
-  for (size_t i = 0; i < r_.targets.size(); ++i)
+  for (size_t i : other_targets_)
     if (!r_.targets[i].is_root) passed.emplace_back(i, result(r_.targets[i]));
-  for (size_t i = 0; i < r_.targets.size(); ++i) {
-    const auto& t = r_.targets[i];
-    if (t.kind == Target::Kind::fresh && t.returned) fresh_[i] = new_storage(t.bytes, r_.device);
-    Storage* s = target_storage(i, arguments);
-    if (!s) continue;  // a gradient or the like that nobody holds any more
-    if (t.is_root && !swap_in(t, *s)) s->slot.set(result(t));
-    if (s->geometry != t.geometry) s->geometry = t.geometry;
+  for (size_t i = 0; i < in_place_.size(); ++i) {
+    Known& k = known_[in_place_[i].source];
+    if (k.private_ && k.single && (passed.empty() || k.node->references() == 1)) {
+      k.data->buffer = std::move(outputs_[in_place_[i].root]);
+    } else {
+      if (results_.empty()) results_.resize(r_.results.size());
+      storages_[in_place_[i].source]->slot.set(result(r_.targets[in_place_targets_[i]]));
+    }
   }
+  for (size_t i : other_targets_) put_other(i, arguments);
   for (auto& [i, v] : passed)
     if (Storage* s = target_storage(i, arguments)) s->slot.set(std::move(v));
   results_.clear();
 }
 
+void Replay::put_other(size_t i, const std::vector<at::Tensor>& arguments) {
+  const auto& t = r_.targets[i];
+  if (t.kind == Target::Kind::fresh && t.returned) fresh_[i] = new_storage(t.bytes, r_.device);
+  Storage* s = target_storage(i, arguments);
+  if (!s) return;  // a gradient or the like that nobody holds any more
+  if (t.is_root && !swap_in(t, *s)) s->slot.set(result(t));
+  if (s->geometry != t.geometry) s->geometry = t.geometry;
+}
+
 Storage* Replay::target_storage(size_t i, const std::vector<at::Tensor>& arguments) {
-  if (fresh_[i]) return static_cast<Storage*>(fresh_[i].get());
+  if (i < fresh_.size() && fresh_[i]) return static_cast<Storage*>(fresh_[i].get());
   const auto& t = r_.targets[i];
   if (t.kind == Target::Kind::argument) return &storage_of(arguments[t.argument]);
   return t.storage.expired() ? nullptr : t.identity;
@@ -181,7 +283,7 @@ std::vector<at::Tensor> Replay::make_returned(const std::vector<at::Tensor>& arg
       if (t.kind == Target::Kind::argument)
         storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage_of(arguments[t.argument]));
       else
-        storage = fresh_[r.from] ? fresh_[r.from] : t.storage.lock();
+        storage = r.from < fresh_.size() && fresh_[r.from] ? fresh_[r.from] : t.storage.lock();
     } else if (storages_[r.from]) {
       storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storages_[r.from]);
     } else {  // a constant
@@ -198,6 +300,7 @@ std::vector<at::Tensor> Replay::make_returned(const std::vector<at::Tensor>& arg
 std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>& arguments,
                                                    const std::vector<double>& numbers) {
   exec::Lock lock(exec::mutex());
+  (void)exec::client();  // throws in a forked process
   if (!bind(arguments)) return std::nullopt;
   pack_numbers(numbers);
   execute();
@@ -205,7 +308,7 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   auto out = make_returned(arguments);
   outputs_.clear();
   fresh_.clear();
-  std::fill(values_.begin(), values_.end(), Value());
+  for (size_t i : others_) values_[i] = Value();
   return out;
 }
 

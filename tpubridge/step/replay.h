@@ -3,6 +3,7 @@
 
 #include <unordered_set>
 
+#include "tpubridge/exec/runtime.h"
 #include "tpubridge/step/record.h"
 
 namespace tpubridge::step {
@@ -15,14 +16,30 @@ class Replay {
   // `numbers`: the optimizers' numbers of this step.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments,
                                              const std::vector<double>& numbers);
+  [[nodiscard]] const exec::Compiled& compiled() const { return *r_.compiled; }
 
  private:
+  // What was seen of a captured source: while its storage holds the same node, all of it still holds.
+  struct Known {
+    const trace::Node* node = nullptr;
+    uint64_t id = 0;  // of the node: addresses are used again
+    uint32_t index = 0;
+    exec::BufferData* data = nullptr;
+    std::weak_ptr<trace::DeviceData> owner;
+    bool single = false;    // the node gives this value alone
+    bool private_ = false;  // in this call: nobody else can see the value
+  };
+
   bool bind(const std::vector<at::Tensor>& arguments);
-  bool bind_one(size_t i, const std::vector<at::Tensor>& arguments);
+  bool bind_captured(size_t source);
+  bool bind_other(size_t source, const std::vector<at::Tensor>& arguments);
+  bool check(size_t source);
   void pack_numbers(const std::vector<double>& of_optimizers);
   [[nodiscard]] const trace::Value& value_of(size_t source) const;
+  void find_overwritten();
   void execute();
   void put(const std::vector<at::Tensor>& arguments);
+  void put_other(size_t target, const std::vector<at::Tensor>& arguments);
   [[nodiscard]] trace::Value result(const Target& t);
   bool swap_in(const Target& t, Storage& s);
   Storage* target_storage(size_t target, const std::vector<at::Tensor>& arguments);
@@ -35,14 +52,25 @@ class Replay {
   Recorded r_;
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
-  std::vector<bool> donated_;           // per leaf
-  std::vector<size_t> uses_;            // targets per root
-  std::unordered_set<const Storage*> captured_;
+  bool numbers_vary_ = false;
+  std::vector<bool> donated_;              // per leaf
+  std::vector<size_t> uses_;               // targets per root
+  std::vector<Known> known_;               // per source
+  std::vector<size_t> captured_, others_;  // sources
+  // State: a source's storage gets the new buffer in the place of the old one.
+  struct InPlace {
+    size_t source, root;
+  };
+  std::vector<InPlace> in_place_;
+  std::vector<size_t> in_place_targets_;  // of the same
+  std::vector<size_t> other_targets_;
+  std::unordered_set<const Storage*> captured_storages_;
   // Of the call that runs at the moment.
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
   std::vector<const pjrt::Buffer*> inputs_;
   std::vector<int64_t> keep_;
+  std::vector<Storage*> overwritten_;  // gradients of the call before
   std::vector<pjrt::Buffer> outputs_;
   std::vector<trace::Value> results_;  // per root, where made already
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;
