@@ -1,0 +1,154 @@
+// Event files: checksums against published values, records against a reader of its own.
+#include "tpubridge/train/tensorboard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "tpubridge/base/files.h"
+#include "tpubridge/train/schedule.h"
+
+namespace tpubridge {
+namespace {
+
+TEST(Crc32c, PublishedValues) {
+  EXPECT_EQ(train::crc32c("123456789"), 0xe3069283u);            // the check value of CRC-32C
+  EXPECT_EQ(train::crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
+  EXPECT_EQ(train::crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  EXPECT_EQ(train::crc32c(""), 0u);
+  EXPECT_EQ(train::masked_crc32c(""), 0xa282ead8u);
+  // Rotated right by 15, plus the constant: 0xe3069283 becomes 0x2507c60d, and that 0xc78ab0e5.
+  EXPECT_EQ(train::masked_crc32c("123456789"), 0xc78ab0e5u);
+}
+
+// A reader that knows nothing of the writer: bit by bit, by the format's description.
+uint32_t slow_crc(std::string_view data) {
+  uint32_t crc = 0xffffffffu;
+  for (const char c : data) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int i = 0; i < 8; ++i) crc = (crc & 1) != 0 ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
+  }
+  return crc ^ 0xffffffffu;
+}
+
+template <class T>
+T take(std::string_view& in) {
+  T value{};
+  EXPECT_GE(in.size(), sizeof(T));
+  std::memcpy(&value, in.data(), sizeof(T));
+  in.remove_prefix(sizeof(T));
+  return value;
+}
+void expect_sum(std::string_view data, uint32_t stored) {
+  const uint32_t rotated = stored - 0xa282ead8u;
+  EXPECT_EQ((rotated >> 17) | (rotated << 15), slow_crc(data));
+}
+
+uint64_t varint(std::string_view& in) {
+  uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const auto byte = take<uint8_t>(in);
+    value |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) break;
+  }
+  return value;
+}
+// Field number to its bytes (numbers as 8 bytes).
+std::map<int, std::string> fields(std::string_view in) {
+  std::map<int, std::string> out;
+  while (!in.empty()) {
+    const uint64_t key = varint(in);
+    size_t size = 0;
+    uint64_t number = 0;
+    switch (key & 7) {
+      case 0:
+        number = varint(in);
+        out[static_cast<int>(key >> 3)] = std::string(reinterpret_cast<char*>(&number), 8);
+        continue;
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        size = varint(in);
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        ADD_FAILURE() << "wire type " << (key & 7);
+        return out;
+    }
+    out[static_cast<int>(key >> 3)] = in.substr(0, size);
+    in.remove_prefix(size);
+  }
+  return out;
+}
+template <class T>
+T as(const std::string& bytes) {
+  T value{};
+  EXPECT_EQ(bytes.size(), sizeof(T));
+  std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof(T)));
+  return value;
+}
+
+TEST(EventFile, CanBeReadBack) {
+  const TempFolder folder;
+  EventFile file(folder.path() / "a" / "b");
+  file.add("loss", 1, 2.5);
+  file.add("a/rate", int64_t{1} << 40, -1e-3);
+  EXPECT_THAT(file.path().filename().string(), testing::StartsWith("events.out.tfevents."));
+  const std::string content = read_file(file.path());
+  std::string_view in = content;
+  std::vector<std::map<int, std::string>> events;
+  while (!in.empty()) {
+    const std::string_view length_bytes = in.substr(0, 8);
+    const auto length = take<uint64_t>(in);
+    expect_sum(length_bytes, take<uint32_t>(in));
+    const std::string_view data = in.substr(0, length);
+    in.remove_prefix(length);
+    expect_sum(data, take<uint32_t>(in));
+    events.push_back(fields(data));
+    EXPECT_GT(as<double>(events.back()[1]), 1.7e9);  // seconds since 1970
+  }
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0][3], "brain.Event:2");
+  auto value = fields(fields(events[1][5])[1]);
+  EXPECT_EQ(as<int64_t>(events[1][2]), 1);
+  EXPECT_EQ(value[1], "loss");
+  EXPECT_EQ(as<float>(value[2]), 2.5f);
+  value = fields(fields(events[2][5])[1]);
+  EXPECT_EQ(as<int64_t>(events[2][2]), int64_t{1} << 40);
+  EXPECT_EQ(value[1], "a/rate");
+  EXPECT_EQ(as<float>(value[2]), -1e-3f);
+}
+
+TEST(EventFile, AFolderThatCannotBeMade) {
+  const TempFolder folder;
+  write_file(folder.path() / "file", "x");
+  EXPECT_THROW(EventFile(folder.path() / "file"), FileError);
+}
+
+TEST(Schedule, Factors) {
+  EXPECT_EQ(schedule::constant()(1000), 1);
+  const auto cosine = schedule::warmup_cosine(4, 12, 0.2);
+  EXPECT_DOUBLE_EQ(cosine(0), 0.25);
+  EXPECT_DOUBLE_EQ(cosine(3), 1);
+  EXPECT_DOUBLE_EQ(cosine(4), 1);
+  EXPECT_DOUBLE_EQ(cosine(8), 0.6);  // half-way: the middle between 1 and 0.2
+  EXPECT_DOUBLE_EQ(cosine(12), 0.2);
+  EXPECT_DOUBLE_EQ(cosine(500), 0.2);
+  const auto steps = schedule::step_decay(10, 0.5);
+  EXPECT_EQ(steps(9), 1);
+  EXPECT_EQ(steps(10), 0.5);
+  EXPECT_EQ(steps(35), 0.125);
+  EXPECT_THROW((void)schedule::warmup_cosine(5, 4), ArgumentError);
+  EXPECT_THROW((void)schedule::warmup_cosine(0, 4, 2), ArgumentError);
+  EXPECT_THROW((void)schedule::step_decay(0, 0.5), ArgumentError);
+  EXPECT_THROW((void)schedule::step_decay(1, std::nan("")), ArgumentError);
+}
+
+}  // namespace
+}  // namespace tpubridge

@@ -1,0 +1,114 @@
+// The thread that stays ahead of training.
+#include "tpubridge/base/errors.h"
+#include "tpubridge/device/torch.h"
+#include "tpubridge/train/data.h"
+
+namespace tpubridge {
+namespace {
+
+at::Tensor rows(const at::Tensor& t, int64_t from, int64_t count, const at::Device& device) {
+  const at::Tensor part = t.narrow(0, from, count);
+  // A view into a tensor of the device would differ in its offset from part to part, and so in its program.
+  return part.device() == device && !device.is_cpu() ? part.clone() : part.to(device);
+}
+
+}  // namespace
+
+std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Device& device) {
+  const int64_t all = batch.empty() || batch[0].dim() == 0 ? 0 : batch[0].size(0);
+  if (parts < 1 || (parts > 1 && all < parts))
+    throw ArgumentError("a batch of " + std::to_string(all) + " cannot be split into " +
+                        std::to_string(parts) + " parts");
+  std::vector<MicroBatch> out(static_cast<size_t>(parts));
+  int64_t from = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    auto& part = out[static_cast<size_t>(i)];
+    const int64_t count = all / parts + (i < all % parts ? 1 : 0);
+    if (parts > 1) part.weight = static_cast<double>(count) / static_cast<double>(all);
+    for (const auto& t : batch) {
+      const bool whole = parts == 1 || t.dim() == 0 || t.size(0) != all;
+      part.batch.push_back(whole ? t.to(device) : rows(t, from, count, device));
+    }
+    from += count;
+  }
+  return out;
+}
+
+Prefetcher::Prefetcher(DataSource& source, at::Device device, size_t depth, int64_t parts)
+    : source_(source), device_(device), depth_(depth), parts_(parts), thread_([this] { run(); }) {}
+
+Prefetcher::~Prefetcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool Prefetcher::room() const {
+  return queue_.size() < depth_ || static_cast<int64_t>(queue_.size()) < wanted_;
+}
+
+void Prefetcher::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || (!failed_ && room()); });
+    if (stop_) return;
+    const int64_t parts = parts_, version = version_;
+    lock.unlock();
+    Waiting w{{}, version, nullptr};
+    try {
+      w.batch.before = source_.position();
+      w.batch.host = source_.next();
+      w.batch.after = source_.position();
+    } catch (...) {
+      w.error = std::current_exception();
+    }
+    try {
+      if (w.batch.host) w.batch.parts = split(*w.batch.host, parts, device_);
+    } catch (const TPUOutOfMemoryError&) {
+      w.version = -1;  // copied again when it is asked for, where somebody can make room
+    } catch (...) {
+      w.error = std::current_exception();
+    }
+    lock.lock();
+    failed_ = w.error != nullptr;
+    queue_.push_back(std::move(w));
+    changed_.notify_all();
+  }
+}
+
+Fetched Prefetcher::next() {
+  std::unique_lock lock(mutex_);
+  ++wanted_;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !queue_.empty(); });
+  --wanted_;
+  Waiting& front = queue_.front();
+  if (front.error) {
+    const auto error = front.error;
+    queue_.pop_front();
+    failed_ = false;  // the next call asks the source again
+    changed_.notify_all();
+    std::rethrow_exception(error);
+  }
+  if (front.version != version_ && front.batch.host) {
+    front.batch.parts = split(*front.batch.host, parts_, device_);  // may throw: then it still waits
+    front.version = version_;
+  }
+  Fetched out = std::move(front.batch);
+  queue_.pop_front();
+  changed_.notify_all();
+  return out;
+}
+
+void Prefetcher::set_parts(int64_t parts, size_t depth) {
+  const std::lock_guard lock(mutex_);
+  parts_ = parts;
+  depth_ = depth;
+  ++version_;
+  for (auto& w : queue_) w.batch.parts.clear();
+}
+
+}  // namespace tpubridge

@@ -1,0 +1,129 @@
+#include "tpubridge/train/step_runner.h"
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/base/log.h"
+
+namespace tpubridge::train {
+
+StepRunner::StepRunner(std::shared_ptr<torch::nn::Module> module, LossFunction loss,
+                       torch::optim::Optimizer& optimizer, double clip_norm, HostReads host_reads)
+    : module_(std::move(module)),
+      loss_(std::move(loss)),
+      optimizer_(optimizer),
+      clip_norm_(clip_norm),
+      host_reads_(host_reads) {
+  for (const auto& group : optimizer_.param_groups())
+    for (const auto& p : group.params()) parameters_.push_back(p);
+  compile_all();
+}
+
+StepRunner::Two StepRunner::apply(const at::Tensor& loss) {
+  Two out{loss};
+  if (clip_norm_ > 0) out.push_back(clip_grad_norm_(parameters_, clip_norm_));
+  optimizer_.step();
+  return out;
+}
+
+StepRunner::Two StepRunner::whole(const Batch& batch) {
+  optimizer_.zero_grad();
+  const at::Tensor loss = loss_(batch);
+  loss.backward();
+  return apply(loss.detach());
+}
+
+at::Tensor StepRunner::first(const Batch& batch, double weight) {
+  optimizer_.zero_grad();
+  const at::Tensor loss = loss_(batch) * weight;
+  loss.backward();
+  // A gradient as backward gives it may lie in memory in another order than one that was added to, and the
+  // next micro-batch would be another program.
+  for (auto& p : parameters_)
+    if (p.grad().defined()) p.mutable_grad() = p.grad().clone();
+  return loss.detach();
+}
+
+at::Tensor StepRunner::more(const Batch& batch, double weight, const at::Tensor& sum) {
+  const at::Tensor loss = loss_(batch) * weight;
+  loss.backward();
+  return sum + loss.detach();
+}
+
+template <class F, class... Args>
+void StepRunner::make(std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f, const char* name,
+                      bool steps) {
+  StepOptions options{.modules = {module_}, .host_reads = host_reads_, .name = name};
+  if (steps) options.optimizers = {&optimizer_};  // each replayed call counts as a step of theirs
+  auto step = std::make_shared<CompiledStep<F>>(compile(f, std::move(options)));
+  reports_.push_back([step] { return step->report(); });
+  into = [step](Args... args) { return (*step)(args...); };
+}
+
+void StepRunner::compile_all() {
+  reports_.clear();
+  auto whole = [this](const Batch& b) { return this->whole(b); };
+  auto first = [this](const Batch& b, double w) { return this->first(b, w); };
+  auto more = [this](const Batch& b, double w, const at::Tensor& sum) { return this->more(b, w, sum); };
+  auto apply = [this](const at::Tensor& loss) { return this->apply(loss); };
+  auto loss = [this](const Batch& b) { return loss_(b); };
+  const bool on_cpu = parameters_.empty() || parameters_[0].device().is_cpu();
+  bool plain = on_cpu;
+  if (!plain) try {
+      make<decltype(whole), const Batch&>(whole_, whole, "training step", true);
+      make<decltype(first), const Batch&, double>(first_, first, "first micro-batch", false);
+      make<decltype(more), const Batch&, double, const at::Tensor&>(more_, more, "micro-batch", false);
+      make<decltype(apply), const at::Tensor&>(apply_, apply, "optimizer", true);
+    } catch (const ArgumentError& e) {  // an optimizer whose numbers compile() cannot follow
+      log::warn("trainer.not_compiled", {{"reason", e.what()}});
+      reports_.clear();
+      plain = true;
+    }
+  if (plain) whole_ = whole, first_ = first, more_ = more, apply_ = apply;
+  evaluate_ = loss;
+  if (on_cpu) return;
+  auto step = std::make_shared<CompiledStep<decltype(loss)>>(
+      compile(loss, {.modules = {module_}, .host_reads = host_reads_, .name = "evaluation"}));
+  evaluate_ = [step](const Batch& b) { return (*step)(b); };
+}
+
+int64_t StepRunner::traced() const {
+  int64_t n = reports_.empty() ? -1 : 0;
+  for (const auto& r : reports_) n += r().traced;
+  return n;
+}
+
+StepResult StepRunner::run(const std::vector<MicroBatch>& parts) {
+  const int64_t before = traced();
+  replayed_ = false;
+  Two out;
+  if (parts.size() == 1) {
+    out = whole_(parts[0].batch);
+  } else {
+    at::Tensor sum = first_(parts[0].batch, parts[0].weight);
+    for (size_t i = 1; i < parts.size(); ++i) sum = more_(parts[i].batch, parts[i].weight, sum);
+    out = apply_(sum);
+  }
+  replayed_ = before >= 0 && traced() == before;
+  return {out[0], out.size() > 1 ? out[1] : at::Tensor()};
+}
+
+StepResult StepRunner::run_plain(const std::vector<MicroBatch>& parts) {
+  at::Tensor sum = first(parts[0].batch, parts[0].weight);
+  for (size_t i = 1; i < parts.size(); ++i) sum = more(parts[i].batch, parts[i].weight, sum);
+  const Two out = apply(sum);
+  return {sum, out.size() > 1 ? out[1] : at::Tensor()};
+}
+
+at::Tensor StepRunner::evaluate(const Batch& batch) {
+  at::NoGradGuard no_grad;
+  return evaluate_(batch);
+}
+
+void StepRunner::reset() {
+  optimizer_.zero_grad();
+  compile_all();
+}
+
+}  // namespace tpubridge::train

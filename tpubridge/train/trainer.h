@@ -1,0 +1,106 @@
+// A trainer: steps over data until enough, with everything that a long run needs around them.
+//
+//   Trainer trainer(model.ptr(), loss, optimizer, {.steps = 1000, .clip_norm = 1.0,
+//                                                  .schedule = schedule::warmup_cosine(50, 1000),
+//                                                  .checkpoint_every = 100, .checkpoints = "runs/a"});
+//   trainer.resume();                       // from the newest good checkpoint, where there is one
+//   auto result = trainer.train(data, &evaluation);
+//
+// - The step is compiled and replayed (docs/compile.md). Losses stay on the device and are read at every
+//   log_every steps, never the newest one, so that the device does not wait for the host.
+// - A run that was stopped and resumed gives the same bits as one that was not: model, optimizer, schedule,
+//   generators and the place in the data are all in the checkpoint.
+// - SIGTERM and SIGINT end the run after the present step with a checkpoint; the handlers are put back.
+// - A loss that is no finite number stops the run with NonFiniteLossError: the step, the batch, and the first
+//   op that made it, found by going again from the last checkpoint. The model is then as it was there.
+// - Where the device has too little memory for a batch, the batch is split in halves whose gradients add up.
+//   That gives the same step where the loss is a mean over the rows of the batch and no layer mixes rows
+//   (batch norm does).
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/device/host_reads.h"
+#include "tpubridge/train/checkpoint_store.h"
+#include "tpubridge/train/data.h"
+#include "tpubridge/train/schedule.h"
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace tpubridge {
+
+TPUBRIDGE_ERROR(NonFiniteLossError, public virtual TPUBackendError);  // details: step, epoch, batch, loss, op
+
+using LossFunction = std::function<at::Tensor(const Batch&)>;  // the mean over the batch, a scalar
+
+struct Progress {
+  int64_t step = 0, steps = 0, epoch = 0;  // steps: of the whole run, 0 where it is not known
+  double loss = 0, rate = 0, examples_per_second = 0, seconds = 0;
+  std::optional<double> seconds_left = {}, evaluation = {};
+};
+[[nodiscard]] std::string to_string(const Progress& p);  // one line, for a terminal
+
+struct TrainerOptions {
+  int64_t steps = 0, epochs = 0;  // whichever comes first; 0: no such limit, but one of them is needed
+  int64_t accumulate = 1;         // batches of the data for one step
+  double clip_norm = 0;           // largest norm of all gradients together; 0: as they are
+  Schedule schedule = schedule::constant();
+  int64_t log_every = 10;
+  int64_t evaluate_every = 0;  // steps; 0: only at the end
+  int64_t patience = 0;        // stop after so many evaluations without a better one; 0: never
+  int64_t checkpoint_every = 0;
+  Path checkpoints = {};  // folder; empty: none are written
+  size_t keep = 3;
+  Path metrics = {};      // JSON lines, appended to
+  Path tensorboard = {};  // folder of event files
+  size_t prefetch = 2;    // batches that wait on the device
+  HostReads host_reads = HostReads::trace;
+  int64_t search_steps = 1000;  // how far back a checkpoint may be for the search of a NaN
+  std::function<void(const Progress&)> on_progress = {};  // at every log_every steps
+};
+
+struct TrainResult {
+  enum class End { finished, early_stop, interrupted };
+  End end = End::finished;
+  int64_t step = 0, epoch = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step
+  std::optional<double> evaluation = {}, best_evaluation = {};
+  int64_t parts = 1;  // into which a batch is split for want of memory
+  int signal = 0;     // of `interrupted`
+};
+
+class Trainer {
+ public:
+  // The optimizer must outlive the trainer. Throws TPUConfigurationError for options that make no sense.
+  Trainer(std::shared_ptr<torch::nn::Module> module, LossFunction loss, torch::optim::Optimizer& optimizer,
+          TrainerOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Loads the newest good checkpoint of options.checkpoints; false where there is none.
+  bool resume();
+  // Goes on from where it is. `evaluation` is gone through once from its beginning for each evaluation.
+  TrainResult train(DataSource& data, DataSource* evaluation = nullptr);
+  // The mean loss over one epoch of the data, without gradients and in eval mode.
+  [[nodiscard]] double evaluate(DataSource& data);
+  // Writes a checkpoint now and waits for it.
+  void save();
+  [[nodiscard]] int64_t step() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tpubridge

@@ -1,0 +1,75 @@
+// The inside of a trainer. For the sources of train/.
+#pragma once
+
+#include <chrono>
+
+#include "tpubridge/train/loss_log.h"
+#include "tpubridge/train/metrics_log.h"
+#include "tpubridge/train/state.h"
+#include "tpubridge/train/step_runner.h"
+
+namespace tpubridge {
+
+struct Trainer::Impl {
+  Impl(std::shared_ptr<torch::nn::Module> module, LossFunction loss, torch::optim::Optimizer& optimizer,
+       TrainerOptions options);
+
+  void begin(DataSource& data);
+  TrainResult loop(DataSource& data, DataSource* evaluation);
+  [[nodiscard]] bool finished() const;
+  bool one_step();
+
+  // One step over these batches; where memory is short, in smaller and smaller parts.
+  train::StepResult run(std::vector<Fetched>& batches);
+  Fetched fetch();
+  double set_rate(int64_t at);  // of all groups; gives the first group's
+
+  // Checkpoints.
+  bool resume();
+  void save();
+  [[nodiscard]] nlohmann::json numbers() const;
+  void load(const LoadedCheckpoint& from);
+  [[nodiscard]] TrainingParts training_parts() const { return {module.get(), &optimizer}; }
+
+  // Memory.
+  [[nodiscard]] std::vector<MicroBatch> micro_batches(const std::vector<Fetched>& batches) const;
+  void remember(const std::vector<MicroBatch>& next);
+  void drop_values();
+  void make_room(const TPUOutOfMemoryError& cause, bool traced, std::vector<Fetched>& batches);
+
+  // What happens every so many steps.
+  void report(size_t keep);
+  [[nodiscard]] double evaluate(DataSource& data);
+  [[nodiscard]] double mean_loss(DataSource& data, int64_t in_parts);
+  bool improve(double evaluation);  // false: time to stop
+
+  [[noreturn]] void stop_for(const train::NonFinite& bad, DataSource& data);
+  [[nodiscard]] std::string find_op(const train::NonFinite& bad, DataSource& data,
+                                    const LoadedCheckpoint& from);
+
+  std::shared_ptr<torch::nn::Module> module;
+  torch::optim::Optimizer& optimizer;
+  const TrainerOptions options;
+  at::Device device;
+  train::StepRunner runner;
+  std::unique_ptr<CheckpointStore> store;
+  MetricsLog metrics;
+  std::unique_ptr<Prefetcher> ahead;
+  train::LossLog losses;
+
+  int64_t step = 0, epoch = 0, parts = 1, bad_evaluations = 0;
+  nlohmann::json position;         // of the batch that comes next; null before the first
+  std::vector<double> base_rates;  // the optimizer's own, by group
+  std::optional<double> best, last_evaluation;
+
+  std::optional<LoadedCheckpoint> start;   // where this call of train() began, until there is a checkpoint
+  std::optional<CheckpointData> snapshot;  // before a step that may be traced
+  int snapshots_left = 0;
+  std::vector<std::vector<int64_t>> last_sizes;
+  int64_t collected_at = -1;  // the step at which memory was last collected
+
+  int64_t examples = 0, reported_examples = 0, reported_step = 0, begun_step = 0;
+  std::chrono::steady_clock::time_point began, reported;
+};
+
+}  // namespace tpubridge

@@ -1,0 +1,134 @@
+// A step where memory is short: undo what was begun, collect, and go on in smaller parts.
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include "tpubridge/base/log.h"
+#include "tpubridge/device/torch.h"
+#include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/ledger.h"
+#include "tpubridge/exec/runtime.h"
+#include "tpubridge/train/trainer_impl.h"
+
+namespace tpubridge {
+namespace {
+
+// The device's generator, as it was: a replayed call draws before it can be refused.
+class GeneratorMark {
+ public:
+  explicit GeneratorMark(const at::Device& device)
+      : generator_(device.is_cpu() ? at::Generator() : at::globalContext().defaultGenerator(device)) {
+    if (!generator_.defined()) return;
+    const std::lock_guard lock(generator_.mutex());
+    seed_ = generator_.current_seed();
+    offset_ = generator_.get_offset();
+  }
+  void put_back() {
+    if (!generator_.defined()) return;
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_current_seed(seed_);
+    generator_.set_offset(offset_);
+  }
+
+ private:
+  at::Generator generator_;
+  uint64_t seed_ = 0, offset_ = 0;
+};
+
+void forget_programs() {
+  exec::Lock lock(exec::mutex());
+  exec::set_cache_capacity(exec::set_cache_capacity(0));
+}
+
+}  // namespace
+
+Fetched Trainer::Impl::fetch() {
+  while (true) {
+    try {
+      return ahead->next();
+    } catch (const TPUOutOfMemoryError& e) {
+      std::vector<Fetched> none;
+      make_room(e, false, none);
+    }
+  }
+}
+
+std::vector<MicroBatch> Trainer::Impl::micro_batches(const std::vector<Fetched>& batches) const {
+  int64_t all = 0;
+  for (const auto& b : batches) all += b.examples();
+  std::vector<MicroBatch> out;
+  for (const auto& b : batches)
+    for (auto part : b.parts.empty() ? split(*b.host, parts, device) : b.parts) {
+      if (batches.size() > 1 && all > 0)
+        part.weight *= static_cast<double>(b.examples()) / static_cast<double>(all);
+      out.push_back(std::move(part));
+    }
+  return out;
+}
+
+// A traced step that fails leaves parameters half-way: what they were is kept on the host as long as steps
+// are traced.
+void Trainer::Impl::remember(const std::vector<MicroBatch>& next) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const auto& m : next)
+    for (const auto& t : m.batch) sizes.push_back(t.sizes().vec());
+  const bool will_replay = runner.replayed() && sizes == last_sizes;
+  last_sizes = std::move(sizes);
+  snapshot.reset();
+  if (device.is_cpu() || will_replay || snapshots_left == 0) return;
+  --snapshots_left;
+  snapshot = capture(training_parts(), {});
+}
+
+train::StepResult Trainer::Impl::run(std::vector<Fetched>& batches) {
+  while (true) {
+    GeneratorMark generator(device);
+    int64_t before = runner.traced();
+    try {
+      std::vector<MicroBatch> all = micro_batches(batches);
+      remember(all);
+      before = runner.traced();
+      for (auto& b : batches) b.parts.clear();  // `all` holds them; nothing else should
+      return runner.run(all);
+    } catch (const TPUOutOfMemoryError& e) {
+      generator.put_back();
+      make_room(e, runner.traced() != before || before < 0, batches);
+    }
+  }
+}
+
+// What a failed step left pending holds the buffers of the step before: they would be there twice.
+void Trainer::Impl::drop_values() {
+  at::NoGradGuard no_grad;
+  optimizer.state().clear();
+  for (auto& p : module->parameters()) p.zero_();
+  for (auto& b : module->buffers()) b.zero_();
+}
+
+void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool traced, std::vector<Fetched>& batches) {
+  if (traced && !snapshot) throw;  // the parameters are lost; only a checkpoint has them
+  runner.reset();
+  if (traced) {
+    drop_values();
+    restore(training_parts(), *snapshot, "the step before");
+  }
+  snapshot.reset();
+  const int64_t before = device_memory(device.index()).live;
+  forget_programs();
+  const bool first = collected_at != step;
+  collected_at = step;
+  ahead->set_parts(parts, std::min<size_t>(options.prefetch, 1));
+  const bool freed = device_memory(device.index()).live < before;
+  if (!(first && freed)) {
+    int64_t rows = std::numeric_limits<int64_t>::max();
+    for (const auto& b : batches) rows = std::min(rows, b.examples());
+    if (parts * 2 > rows || parts > (1 << 20)) throw;  // one row is too much already
+    parts *= 2;
+    ahead->set_parts(parts, std::min<size_t>(options.prefetch, 1));
+    snapshots_left = 6;
+  }
+  log::warn("trainer.out_of_memory",
+            {{"step", std::to_string(step + 1)}, {"parts", std::to_string(parts)}, {"cause", cause.what()}});
+  metrics.write(step, {{"event", "out_of_memory"}, {"parts", parts}});
+}
+
+}  // namespace tpubridge
