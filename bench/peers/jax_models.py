@@ -19,7 +19,8 @@ def scale(n):
 
 
 def dense(p, x):
-    return x @ p["w"] + p["b"] if "b" in p else x @ p["w"]
+    y = x @ p["w"]
+    return y + p["b"].astype(y.dtype) if "b" in p else y
 
 
 def layer_norm(p, x):
@@ -181,8 +182,7 @@ def resnet(s):
     def forward(p, running, x):
         now = {"blocks": []}
         x, now["stem"] = conv_norm(p["stem"], running["stem"], x, 2)
-        x = lax.reduce_window(jax.nn.relu(x), -jnp.inf if x.dtype == jnp.float32 else jnp.array(-jnp.inf, x.dtype),
-                              lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)])
+        x = lax.reduce_window(jax.nn.relu(x), np.array(-np.inf, x.dtype), lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)])
         for block, before, stride in zip(p["blocks"], running["blocks"], strides):
             y, after = x, {"body": []}
             for i, c in enumerate(block["body"]):
