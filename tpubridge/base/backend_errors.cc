@@ -11,11 +11,17 @@ Details joined(Details facts, Details more) {
 
 }  // namespace
 
-TPUValidationError validation_error(const std::string& validation_type, const std::string& error, Details more,
-                                    std::string hint) {
+TPUValidationError validation_error(const std::string& validation_type, const std::string& error,
+                                    Details more, std::string hint) {
   return TPUValidationError("TPU validation (" + validation_type + ") failed: " + error,
                             joined({{"validation_type", validation_type}}, std::move(more)), std::move(hint),
                             Code::failed_precondition);
+}
+
+TPUDistributedError distributed_error(const std::string& operation, const std::string& error,
+                                      std::string hint) {
+  return TPUDistributedError("TPU distributed " + operation + " failed: " + error, {{"operation", operation}},
+                             std::move(hint), Code::failed_precondition);
 }
 
 }  // namespace tpubridge

@@ -8,7 +8,13 @@ namespace tpubridge {
 
 // A configuration or a model failed its validation, in strict mode.
 TPUBRIDGE_ERROR(TPUValidationError, public virtual TPUBackendError);
-[[nodiscard]] TPUValidationError validation_error(const std::string& validation_type, const std::string& error,
-                                                  Details more = {}, std::string hint = {});
+[[nodiscard]] TPUValidationError validation_error(const std::string& validation_type,
+                                                  const std::string& error, Details more = {},
+                                                  std::string hint = {});
+
+// A collective over several devices failed, or was given what it cannot take.
+TPUBRIDGE_ERROR(TPUDistributedError, public virtual TPUBackendError);
+[[nodiscard]] TPUDistributedError distributed_error(const std::string& operation, const std::string& error,
+                                                    std::string hint = {});
 
 }  // namespace tpubridge
