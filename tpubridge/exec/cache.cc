@@ -7,6 +7,7 @@
 #include <list>
 #include <unordered_map>
 
+#include "tpubridge/base/errors.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -70,6 +71,16 @@ void remember(const Key& structure, const Key& text, std::shared_ptr<const Compi
   c.order.push_front({structure, text, std::move(compiled)});
   c.structures[structure] = c.order.begin();
   c.trim();
+}
+
+void set_memory(Compiled& c) {
+  try {
+    const auto m = c.program->info().memory();
+    c.temporaries = m.temporaries;
+    c.needs = m.outputs - m.aliased + m.temporaries;
+  } catch (const UnsupportedError&) {  // the plugin keeps no such account: at least the results
+    for (const auto& s : c.program->signature()->results) c.needs += s.bytes();
+  }
 }
 
 cache::ProgramCache& programs() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tpubridge/cache/programs.h"
+#include "tpubridge/exec/tier.h"
 
 namespace tpubridge::exec {
 
@@ -18,7 +19,14 @@ struct Compiled {
   std::vector<int64_t> donated;  // arguments that the program may take over
   int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
   int64_t temporaries = 0;       // of these; 0 where the plugin does not tell
+  std::shared_ptr<Tier> tier = nullptr;  // a better one that is on its way
+
+  // What to run now.
+  [[nodiscard]] const Compiled& best() const {
+    return tier && tier->ready.load(std::memory_order_acquire) ? *tier->best : *this;
+  }
 };
+void set_memory(Compiled& c);  // asks the plugin what running it takes
 using Key = std::array<uint64_t, 2>;
 
 [[nodiscard]] std::shared_ptr<const Compiled> find_structure(const Key& key);

@@ -91,17 +91,6 @@ std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int
   return out;
 }
 
-// The bytes that running it takes.
-void set_memory(Compiled& c) {
-  try {
-    const auto m = c.program->info().memory();
-    c.temporaries = m.temporaries;
-    c.needs = m.outputs - m.aliased + m.temporaries;
-  } catch (const UnsupportedError&) {  // the plugin keeps no such account: at least the results
-    for (const auto& s : c.program->signature()->results) c.needs += s.bytes();
-  }
-}
-
 std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
@@ -124,13 +113,18 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   if (platform == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
   if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
   add_user_options(options);
-  auto found = programs().get(pjrt::Program{text}, options, signature(graph, donated));
+  const pjrt::Program program{text};
+  const auto& disk = programs().disk();
+  const bool tiered = tiering() && !(disk && disk->load(programs().key(program, options)));
+  auto found =
+      programs().get(program, tiered ? quick(options, platform) : options, signature(graph, donated));
   const bool by_compiler = found.source == cache::Source::compiler;
   count_execution(by_compiler, found.seconds);
   if (by_compiler) note_compile(graph, reason, found.seconds);
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
+  if (tiered) made.tier = optimise_later(program, options, signature(graph, donated), donated);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
   remember(structure_key(graph), key, compiled);
   return compiled;
@@ -143,7 +137,8 @@ std::shared_ptr<const Compiled> program_of(const Graph& graph, int device_index,
   return known;
 }
 
-std::vector<pjrt::Buffer> run(const Compiled& compiled, const Graph& graph, int device_index) {
+std::vector<pjrt::Buffer> run(const Compiled& any, const Graph& graph, int device_index) {
+  const Compiled& compiled = any.best();
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;

@@ -15,7 +15,7 @@ namespace {
 
 struct Counters {
   std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0};
-  std::atomic<int64_t> to_device{0}, to_host{0}, temporaries{0};
+  std::atomic<int64_t> to_device{0}, to_host{0}, temporaries{0}, quick{0}, replaced{0};
   std::mutex mutex;  // guards what follows
   std::map<std::string, int64_t, std::less<>> reasons, synchronising;
   std::map<std::string, Metrics::Fallen> fallback_ops;
@@ -86,6 +86,8 @@ Metrics metrics() {
   m.live_device_bytes = memory.live;
   m.peak_device_bytes = memory.peak;
   m.last_temporary_bytes = c.temporaries;
+  m.quick_programs = c.quick;
+  m.replaced_programs = c.replaced;
   std::lock_guard lock(c.mutex);
   m.materialisations = {c.reasons.begin(), c.reasons.end()};
   m.fallbacks = c.fallback_ops;
@@ -118,6 +120,9 @@ std::string report() {
     const std::lock_guard lock(counters().mutex);
     sections = counters().sections;
   }
+  if (m.quick_programs)
+    text += fmt::format("in two tiers      {} programs, {} optimised by now\n", m.quick_programs,
+                        m.replaced_programs);
   for (auto* lines : sections) text += lines();
   return text;
 }
@@ -172,6 +177,8 @@ void count_to_device(int64_t bytes) { counters().to_device += bytes; }
 void count_to_host(int64_t bytes) { counters().to_host += bytes; }
 
 void note_temporaries(int64_t bytes) { counters().temporaries = bytes; }
+
+void count_tier(bool swapped) { ++(swapped ? counters().replaced : counters().quick); }
 
 void add_to_report(std::string (*lines)()) {
   std::lock_guard lock(counters().mutex);

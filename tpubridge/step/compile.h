@@ -40,6 +40,8 @@ struct StepOptions {
       {};  // SGD, Adam, AdamW, RMSprop, Adagrad; must outlive the step
   HostReads host_reads = HostReads::refuse;
   size_t programs = 8;  // kept for different guards; the least recently used goes first
+  // Compile quickly and run at once; the optimised program takes over when a thread in the background has it.
+  bool tiered = false;
   std::string name = "step";
 };
 

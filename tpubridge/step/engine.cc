@@ -196,6 +196,7 @@ struct Engine::Impl {
       throw;
     }
     touch_all(*recording, results);
+    const exec::TierScope tiers(options.tiered);
     Recorded now = finish_recording(*recording, arguments, results, perturbed, plain);
     ++e.attempts;
     if (now.compiled) temporaries = now.compiled->temporaries;

@@ -193,12 +193,13 @@ void Replay::execute() {
   auto held = [](Storage * s) -> auto& { return static_cast<exec::BufferData&>(*s->slot.value()->data(0)); };
   int64_t released = 0;
   for (Storage* s : overwritten_) released += held(s).bytes;
-  exec::check_memory(r_.device, r_.compiled->needs - released, "a compiled step");
+  const exec::Compiled& compiled = r_.compiled->best();
+  exec::check_memory(r_.device, compiled.needs - released, "a compiled step");
   for (Storage* s : overwritten_) held(s).buffer.erase();
   pjrt::ExecuteOptions options;
   options.not_donatable = keep_;
   try {
-    outputs_ = r_.compiled->program->execute(inputs_, options);
+    outputs_ = compiled.program->execute(inputs_, options);
   } catch (...) {
     for (Storage* s : overwritten_) s->slot.set(Value());
     throw;
