@@ -31,10 +31,12 @@ def figure(lines):
     samples = [s for l in lines for s in l.get("samples", [])]
     if errors or not samples:
         return {"error": errors[0] if errors else "no samples"}
-    wall = sum(l.get("wall", 0) for l in lines)
+    wall, calls = sum(l.get("wall", 0) for l in lines), sum(l.get("calls", 0) for l in lines)
+    cpu = sum(l.get("cpu", 0) for l in lines)
     return {
         "median": statistics.median(samples), "p10": quantile(samples, 0.1), "p90": quantile(samples, 0.9), "samples": len(samples),
-        "cpu_per_wall": sum(l.get("cpu", 0) for l in lines) / wall if wall else None,
+        "cpu_per_wall": cpu / wall if wall else None,
+        "cpu": cpu / calls if calls else None,  # seconds of all cores together per call
         "disturbed": next((l["disturbed"] for l in lines if l.get("disturbed")), ""),
     }
 

@@ -158,7 +158,7 @@ class Runner:
                 except (Failed, BrokenPipeError) as error:
                     self.fail([row], who, error)
                     continue
-                self.emit({"row": row.name, "who": who, **line})
+                self.emit({"row": row.name, "who": who, "calls": len(line["samples"]) * row.calls, **line})
 
     def fail(self, rows, who, error):
         for row in rows:

@@ -28,9 +28,10 @@ def render(head, results):
                 continue
             spread = f"{number(f['p10'], unit)} … {number(f['p90'], unit)}" if f["samples"] > 1 else ""
             busy = f"cpu/wall {f['cpu_per_wall']:.2f}" if f["cpu_per_wall"] else ""
+            busy += f", cpu {number(f['cpu'], unit)}" if f["cpu"] else ""
             ratio = f"ours is {f['ratio']:.2f} ×" if f["ratio"] is not None and who not in ("tpubridge", "traced") else ""
             mark = f"! {f['disturbed']}" if f["disturbed"] else ""
-            line = f"  {LABELS[who]:22} {number(f['median'], unit):>9} {unit:3}  {spread:20} {busy:14} {ratio:16} {mark}"
+            line = f"  {LABELS[who]:22} {number(f['median'], unit):>9} {unit:3}  {spread:20} {busy:27} {ratio:16} {mark}"
             out.append(line.rstrip())
         out += [f"  {target_text(t, unit)}" for t in row["targets"]]
     return "\n".join(out) + "\n"

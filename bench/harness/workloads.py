@@ -45,7 +45,7 @@ class Row:
 GPT = dict(vocabulary=512, length=128, layers=6, heads=6, width=384, batch=4, tied=0, dtype="f32")
 GPT_TINY = dict(GPT, vocabulary=64, length=16, layers=2, heads=2, width=32, batch=2)
 GPT2 = dict(vocabulary=50257, length=1024, layers=12, heads=12, width=768, batch=16, tied=1, dtype="bf16")
-RESNET18 = dict(depth=18, width=64, classes=1000, batch=4, image=64, dtype="f32")
+RESNET18 = dict(depth=18, width=64, classes=1000, batch=4, image=96, dtype="f32")
 RESNET50 = dict(depth=50, width=64, classes=1000, batch=128, image=224, dtype="bf16")
 MLP = dict(layers=3, width=64, batch=32)
 EVERYBODY = (OURS, "libtorch") + PEERS
@@ -58,7 +58,7 @@ def cpu_rows():
         row("tiny", "call of a compiled 8×8 add, awaited", "µs", "tiny", samples=20, calls=500, targets=best_jax(0.5)),
         row("mlp", "MLP 3×64, batch 32, SGD step, awaited", "µs", "mlp", MLP, samples=20, calls=100),
         row("mlp_pipelined", "the same, waiting after 100 steps", "µs", "mlp", MLP, samples=20, calls=100, wait="last"),
-        row("resnet", "ResNet-18 training step, 4×3×64×64, SGD", "ms", "resnet", RESNET18, samples=3, parallel=True,
+        row("resnet", "ResNet-18 training step, 4×3×96×96, SGD", "ms", "resnet", RESNET18, samples=3, parallel=True,
             targets=best_jax(1.0)),
         row("gpt", "GPT training step, 6 layers, 384 wide, 4×128 tokens, AdamW", "ms", "gpt", GPT, samples=4, parallel=True,
             who=(OURS, "traced", "libtorch") + PEERS, targets=(Target(0.7, ("jax_plugin",)), Target(1.0, ("libtorch",)))),

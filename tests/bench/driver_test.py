@@ -12,7 +12,7 @@ LINES = [  # seconds per call
     {"head": {"machine": "two <cores> & more", "date": "2026-01-02 03:04 UTC", "versions": {"jax": {"jax": "0.0.1"}}}},
     {"row": "tiny", "who": "tpubridge", "samples": [3e-6, 5e-6], "cpu": 1.0, "wall": 2.0},
     {"row": "tiny", "who": "tpubridge", "samples": [4e-6], "cpu": 3.0, "wall": 2.0},
-    {"row": "tiny", "who": "jax", "samples": [20e-6, 10e-6, 30e-6], "cpu": 1.0, "wall": 1.0},
+    {"row": "tiny", "who": "jax", "samples": [20e-6, 10e-6, 30e-6], "cpu": 6e-5, "wall": 6e-5, "calls": 3},
     {"row": "tiny", "who": "jax_plugin", "samples": [10e-6], "cpu": 1.0, "wall": 1.0},
     {"row": "gpt", "who": "tpubridge", "samples": [0.9], "cpu": 1.0, "wall": 1.0, "disturbed": "one core"},
     {"row": "gpt", "who": "jax_plugin", "samples": [1.0], "cpu": 1.0, "wall": 1.0},
@@ -82,6 +82,7 @@ class Output(unittest.TestCase):
         self.assertIn("4 µs", self.line("tpubridge", "µs"))
         self.assertIn("3.2 … 4.8", self.line("tpubridge", "µs"))
         self.assertIn("ours is 0.20 ×", self.line("jax.jit, own client"))
+        self.assertIn("cpu/wall 1.00, cpu 20", self.line("jax.jit, own client"))
         self.assertIn("0.40 ×, met", self.line("at most 0.5 × jax.jit, same plugin"))
         self.assertIn("0.90 ×, MISSED", self.line("at most 0.7 × jax.jit, same plugin"))
         self.assertIn("! one core", self.line("tpubridge", "900 ms"))

@@ -106,6 +106,10 @@ Value Op::make(Builder& b, const Type* type) {
   return {&b, type, b.s_->next_id++, b.s_->frame->scopes.back()};
 }
 
+void Op::note_transposition(Value result, Transposition made) {
+  result.builder().s_->transpositions.emplace(result.id(), std::move(made));
+}
+
 // Most ops have one result: it is written in front at once, and mended at the end where there are others.
 Op::Op(std::string_view name, Builder& b, List<Value> operands)
     : b_(b),

@@ -62,8 +62,9 @@ struct BuilderState {
   std::unordered_map<std::string, Function> functions;  // addresses stay
   std::string function_text;
   std::unordered_set<Type, TypeHash, TypeEqual> types;
-  std::vector<const Type*> operand_types;  // of the ops being written, as a stack
-  std::vector<std::string> locations;      // #loc1 is locations[0]
+  std::unordered_map<uint32_t, Transposition> transpositions;  // by the id of the result
+  std::vector<const Type*> operand_types;                      // of the ops being written, as a stack
+  std::vector<std::string> locations;                          // #loc1 is locations[0]
   std::unordered_map<std::string, uint32_t> location_ids;
   uint32_t location = 0;  // 0: none
   uint32_t next_id = 0, next_scope = 0;
@@ -108,6 +109,7 @@ class Op {
                          std::string_view return_op);
   static void check_operand(std::string_view op, const Builder& b, const Value& v);
   static Value make(Builder& b, const Type* type);
+  static void note_transposition(Value result, Transposition made);
 
  private:
   enum class Part { operands, attributes, regions, extras };

@@ -59,7 +59,9 @@ Value transpose(Value x, List<int64_t> permutation) {
   std::vector<int64_t> dims;
   dims.reserve(permutation.size());
   for (const int64_t d : permutation) dims.push_back(x.dim(d));
-  return Op(op, {x}).list("permutation", permutation).result(x.dtype(), dims);
+  const Value result = Op(op, {x}).list("permutation", permutation).result(x.dtype(), dims);
+  Op::note_transposition(result, {x, {permutation.begin(), permutation.end()}});
+  return result;
 }
 
 Value reverse(Value x, List<int64_t> dims) {

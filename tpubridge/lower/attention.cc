@@ -36,11 +36,19 @@ struct Attention {
   [[nodiscard]] Value split_key(Value v) const {
     return reshaped(v, {batch, heads, v.dim(v.rank() - 2), v.dim(v.rank() - 1)});
   }
-  [[nodiscard]] Value dot(Value a, Value b, Dims contract_a, Dims contract_b) const {
+  // The product over dimension `over` of a head's rows, [batch, heads, rows, columns] on both sides. A group
+  // of query heads is more rows of one head: one dimension of rows is the form that XLA computes as it is.
+  [[nodiscard]] Value dot(Value a, Value b, int64_t over_a, int64_t over_b) const {
     hlo::DotOptions options;
     if (a.dtype() == DType::f32) options.lhs_precision = options.rhs_precision = precision;
     options.result = opmath_of(a.dtype());
-    return hlo::dot_general(a, b, {std::move(contract_a), std::move(contract_b), {0, 1}, {0, 1}}, options);
+    const auto rows = [](Value v) {
+      return v.rank() == 4 ? v : reshaped(v, {v.dim(0), v.dim(1), v.dim(2) * v.dim(3), v.dim(4)});
+    };
+    return hlo::dot_general(rows(a), rows(b), {{over_a}, {over_b}, {0, 1}, {0, 1}}, options);
+  }
+  [[nodiscard]] Value in_groups(Value v) const {  // rows of a head as rows of its query heads
+    return reshaped(v, {batch, heads, group, full[full.size() - 2], v.dim(3)});
   }
 };
 
@@ -48,7 +56,7 @@ Value along_rows(Value row, Value like) { return spread(row, like.dims(), {0, 1,
 
 // Scores before the softmax; −inf where a place must not be looked at.
 Value scores(const Attention& a, Value q, Value k, Value bias) {
-  Value s = a.dot(q, k, {4}, {3});
+  Value s = a.in_groups(a.dot(q, k, 3, 3));
   s = hlo::multiply(s, like(s, a.scale));
   if (a.has_bias) s = hlo::add(s, reshaped(expand(to(bias, s.dtype()), a.full), a.grouped()));
   if (!a.causal) return s;
@@ -78,7 +86,7 @@ hlo::Values forward(const Attention& a, std::span<const Value> in) {
   Value e = hlo::exponential(hlo::subtract(s, along_rows(top, s)));
   const Value total = sum(e, {4});
   if (a.dropout > 0) e = hlo::multiply(e, dropout_factor(a, in[random], in[random + 1], e.dtype()));
-  const Value weighted = a.dot(to(e, v.dtype()), v, {4}, {2});
+  const Value weighted = a.in_groups(a.dot(to(e, v.dtype()), v, 3, 2));
   const Value nothing = hlo::compare(total, like(total, 0), Direction::eq);
   const Value out = hlo::divide(weighted, along_rows(hlo::select(nothing, like(total, 1), total), weighted));
   Dims out_dims = in[0].dims(), rows = in[0].dims();
@@ -106,7 +114,7 @@ hlo::Values backward(const Attention& a, std::span<const Value> in) {
   const Value s = scores(a, q, k, a.has_bias ? in[6] : Value());
   const Dims rows{a.batch, a.heads, a.group, q.dim(3)};
   const Value p = hlo::exponential(hlo::subtract(s, along_rows(finite_or_zero(reshaped(in[5], rows)), s)));
-  Value dropped = p, dp = a.dot(g, v, {4}, {3});
+  Value dropped = p, dp = a.in_groups(a.dot(g, v, 3, 3));
   if (a.dropout > 0) {
     const Value factor = dropout_factor(a, in[random], in[random + 1], p.dtype());
     dropped = hlo::multiply(p, factor);
@@ -116,8 +124,7 @@ hlo::Values backward(const Attention& a, std::span<const Value> in) {
   const Value delta = sum(hlo::multiply(to(g, t), to(out, t)), {4});
   const Value ds = hlo::multiply(p, hlo::subtract(dp, along_rows(delta, dp)));
   const Value scaled = to(hlo::multiply(ds, like(ds, a.scale)), q.dtype());
-  hlo::Values grads{a.dot(scaled, k, {4}, {2}), a.dot(scaled, q, {2, 3}, {2, 3}),
-                    a.dot(to(dropped, g.dtype()), g, {2, 3}, {2, 3})};
+  hlo::Values grads{a.dot(scaled, k, 3, 2), a.dot(scaled, q, 2, 2), a.dot(to(dropped, g.dtype()), g, 2, 2)};
   for (size_t i = 0; i < 3; ++i) grads[i] = reshaped(to(grads[i], in[i + 1].dtype()), in[i + 1].dims());
   if (a.has_bias) grads.push_back(to(bias_gradient(a, ds, in[6].dims()), in[6].dtype()));
   return grads;

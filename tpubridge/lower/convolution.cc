@@ -68,11 +68,14 @@ Value adjoint(Value y, Value w, const Conv& v, const Dims& sizes) {
     order.push_back(i + 1);
     merged.push_back(w.dim(i));
   }
-  const Value turned = reshaped(transposed(reshaped(w, split), order), merged);
+  Value turned = reshaped(transposed(reshaped(w, split), order), merged);
+  Dims flipped;  // as an op of its own: XLA's CPU has no fast convolution with a reversed window
+  for (int64_t i = 2; i < w.rank(); ++i)
+    if (w.dim(i) > 1) flipped.push_back(i);
+  if (!flipped.empty()) turned = hlo::reverse(turned, flipped);
   auto o = options_for(y.dtype(), v);
   o.lhs_dilation = v.stride;
   o.rhs_dilation = v.dilation;
-  o.reversal.assign(static_cast<size_t>(v.spatial), true);
   for (size_t i = 0; i < static_cast<size_t>(v.spatial); ++i) {
     const int64_t reach = v.dilation[i] * (w.dim(static_cast<int64_t>(i) + 2) - 1);
     const int64_t low = reach - v.padding[i];
