@@ -1,4 +1,4 @@
-"""Results as a table for a terminal."""
+"""Results as a table, for a terminal and for the manual."""
 from .workloads import LABELS, UNITS
 
 
@@ -34,4 +34,28 @@ def render(head, results):
             line = f"  {LABELS[who]:22} {number(f['median'], unit):>9} {unit:3}  {spread:20} {busy:27} {ratio:16} {mark}"
             out.append(line.rstrip())
         out += [f"  {target_text(t, unit)}" for t in row["targets"]]
+    return "\n".join(out) + "\n"
+
+
+def short_target(target, unit):
+    met = {True: "met", False: "missed", None: "open"}[target["met"]]
+    if "limit" in target:
+        return f"≤ {number(target['limit'], unit)} {unit}: {met}"
+    if target["ratio"] is None:
+        return f"≤ {target['factor']:g} ×: open"
+    return f"{target['ratio']:.2f} × {LABELS[target['against']]}, aim {target['factor']:g}: {met}"
+
+
+def markdown(results):
+    """A row per workload, a column per program; what was measured beside other work has a mark."""
+    shown = [who for who in LABELS if any(who in row["figures"] for row in results)]
+    out = ["| | " + " | ".join(LABELS[who] for who in shown) + " | target |", "|---" * (len(shown) + 2) + "|"]
+    for row in results:
+        cells = []
+        for who in shown:
+            f = row["figures"].get(who, {})
+            mark = "\\*" if f.get("disturbed") else ""
+            cells.append(f"{number(f['median'], row['unit'])}{mark}" if "median" in f else "failed" if "error" in f else "")
+        targets = "; ".join(short_target(t, row["unit"]) for t in row["targets"])
+        out.append(f"| {row['title']}, {row['unit']} | " + " | ".join(cells) + f" | {targets} |")
     return "\n".join(out) + "\n"

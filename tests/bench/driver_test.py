@@ -63,6 +63,17 @@ class Figures(unittest.TestCase):
         self.assertEqual(figures.disturbed({"free_cores": 1.0, "probed": 1, "cpu": 1, "wall": 1}, True, 1), "")
 
 
+class Markdown(unittest.TestCase):
+    def test_a_row_per_workload(self):
+        lines = table.markdown(list(canned().values())).splitlines()
+        self.assertEqual(len(lines), 2 + 3)
+        self.assertEqual({l.count("|") for l in lines}, {lines[0].count("|")})
+        self.assertIn("| 4 |", lines[2])
+        self.assertIn("0.40 × jax.jit, same plugin, aim 0.5: met", lines[2])
+        self.assertIn("900\\*", lines[3])
+        self.assertIn("failed", lines[3])
+
+
 class Output(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

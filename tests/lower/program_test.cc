@@ -61,6 +61,19 @@ TEST(Program, MarksDonatedParameters) {
   EXPECT_THAT(program(graph, {}), testing::Not(HasSubstr("jax.buffer_donor")));
 }
 
+// For one row XLA would write a transposed weight out at every call: the product must read the weight itself.
+TEST(Program, ProductsReadTransposedMatricesAsTheyAre) {
+  const auto x = leaf({DType::f32, {1, 3}}), weight = leaf({DType::f32, {5, 3}});
+  const auto turned = Node::make(find("tpubridge::view"), {weight},
+                                 {Ref{0}, Dims{5, 3}, Dims{3, 1}, Dims{3, 5}, Dims{1, 3}, int64_t{0}},
+                                 {{DType::f32, {3, 5}}}, 0, DType::f32);
+  const auto y = Node::make(find("mm"), {x, turned}, {Ref{0}, Ref{1}, int64_t{0}}, {{DType::f32, {1, 5}}}, 0,
+                            DType::f32);
+  const std::string text = program(trace::collect({y}), {});
+  EXPECT_THAT(text, HasSubstr("rhs_contracting_dimensions = [1]"));
+  EXPECT_THAT(text, HasSubstr("(tensor<1x3xf32>, tensor<5x3xf32>) -> tensor<1x5xf32>"));
+}
+
 std::string attention_text(DType type, int64_t width, bool causal, Platform platform) {
   const Shape shape{type, {2, 4, 64, width}};
   const auto q = leaf(shape), k = leaf(shape), v = leaf(shape);

@@ -140,11 +140,6 @@ const Function* Builder::find_function(std::string_view name) const {
   return it == s_->functions.end() ? nullptr : &it->second;
 }
 
-const Transposition* Builder::transposition(Value v) const {
-  const auto it = s_->transpositions.find(v.id());
-  return it == s_->transpositions.end() ? nullptr : &it->second;
-}
-
 const Mesh* Builder::mesh(std::string_view name) const {
   for (const Mesh& m : s_->options.meshes)
     if (m.name == name) return &m;

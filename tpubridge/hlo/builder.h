@@ -58,12 +58,6 @@ struct Function {
   std::vector<const Type*> parameters, results;
 };
 
-// What a transposed value was made from: its dimension i is dimension permutation[i] of `of`.
-struct Transposition {
-  Value of;
-  std::vector<int64_t> permutation;
-};
-
 struct BuilderState;
 
 class Builder {
@@ -82,8 +76,6 @@ class Builder {
   const Function& function(std::string_view name, List<Shape> parameters, const Body& body);
   [[nodiscard]] const Function* find_function(std::string_view name) const;  // null where there is none
 
-  // For ops that read the original as well as the transposed value; null where `v` is no transposition.
-  [[nodiscard]] const Transposition* transposition(Value v) const;
   [[nodiscard]] const Type* type(DType dtype, List<int64_t> dims);  // throws where a dimension is negative
   [[nodiscard]] const Type* type(const Shape& shape) { return type(shape.dtype, shape.dims); }
   [[nodiscard]] const Mesh* mesh(std::string_view name) const;  // null where none was declared

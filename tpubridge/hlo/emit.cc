@@ -106,8 +106,8 @@ Value Op::make(Builder& b, const Type* type) {
   return {&b, type, b.s_->next_id++, b.s_->frame->scopes.back()};
 }
 
-void Op::note_transposition(Value result, Transposition made) {
-  result.builder().s_->transpositions.emplace(result.id(), std::move(made));
+std::unordered_map<uint32_t, Transposition>& Op::transpositions(Value v) {
+  return v.builder().s_->transpositions;
 }
 
 // Most ops have one result: it is written in front at once, and mended at the end where there are others.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tpubridge/hlo/builder.h"
+#include "tpubridge/hlo/transposition.h"
 
 namespace tpubridge::hlo {
 
@@ -109,7 +110,7 @@ class Op {
                          std::string_view return_op);
   static void check_operand(std::string_view op, const Builder& b, const Value& v);
   static Value make(Builder& b, const Type* type);
-  static void note_transposition(Value result, Transposition made);
+  static std::unordered_map<uint32_t, Transposition>& transpositions(Value v);  // of its program
 
  private:
   enum class Part { operands, attributes, regions, extras };

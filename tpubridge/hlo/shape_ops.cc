@@ -60,8 +60,14 @@ Value transpose(Value x, List<int64_t> permutation) {
   dims.reserve(permutation.size());
   for (const int64_t d : permutation) dims.push_back(x.dim(d));
   const Value result = Op(op, {x}).list("permutation", permutation).result(x.dtype(), dims);
-  Op::note_transposition(result, {x, {permutation.begin(), permutation.end()}});
+  Op::transpositions(result).emplace(result.id(), Transposition{x, {permutation.begin(), permutation.end()}});
   return result;
+}
+
+const Transposition* transposition_of(Value v) {
+  const auto& all = Op::transpositions(v);
+  const auto it = all.find(v.id());
+  return it == all.end() ? nullptr : &it->second;
 }
 
 Value reverse(Value x, List<int64_t> dims) {

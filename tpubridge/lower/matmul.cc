@@ -1,5 +1,6 @@
 // Matrix products.
 #include "tpubridge/hlo/linalg.h"
+#include "tpubridge/hlo/transposition.h"
 #include "tpubridge/lower/context.h"
 #include "tpubridge/lower/precision.h"
 
@@ -8,8 +9,8 @@ namespace {
 
 // Reads what was transposed in its own order instead: a product can contract any dimension, and for one row
 // XLA would write the transposed matrix out. At most one dimension of v is neither contracted nor a batch.
-Value without_transposition(const Context& c, Value v, Dims& contract, Dims& batch) {
-  const hlo::Transposition* t = c.b.transposition(v);
+Value without_transposition(Value v, Dims& contract, Dims& batch) {
+  const hlo::Transposition* t = hlo::transposition_of(v);
   if (!t) return v;
   for (Dims* dims : {&contract, &batch})
     for (int64_t& d : *dims) d = t->permutation[static_cast<size_t>(d)];
@@ -18,8 +19,8 @@ Value without_transposition(const Context& c, Value v, Dims& contract, Dims& bat
 
 // Narrow floats are summed in f32; integers wrap around, as torch's do.
 Value product_of(const Context& c, Value a, Value b, hlo::DotDims dims) {
-  a = without_transposition(c, a, dims.lhs_contract, dims.lhs_batch);
-  b = without_transposition(c, b, dims.rhs_contract, dims.rhs_batch);
+  a = without_transposition(a, dims.lhs_contract, dims.lhs_batch);
+  b = without_transposition(b, dims.rhs_contract, dims.rhs_batch);
   hlo::DotOptions options;
   options.lhs_precision = options.rhs_precision = precision_of(c, a.dtype());
   if (a.dtype() == DType::bf16 || a.dtype() == DType::f16) options.result = DType::f32;
