@@ -59,18 +59,21 @@ Replay::Replay(Recorded recorded) : r_(std::move(recorded)) {
 }
 
 bool Replay::bind_captured(size_t i) {
-  auto& s = r_.sources[i];
-  // Its memory stays while we hold the mutex: freeing a storage takes it.
-  if (s.storage.expired()) return false;
-  const Storage& st = *s.identity;
   Known& k = known_[i];
-  if (const auto& v = st.slot.value(); v.node() == k.node && v.index() == k.index && k.node &&
-                                       k.node->id() == k.id && st.geometry == s.geometry)
-    return true;
+  // Its memory stays while we hold the mutex: freeing a storage takes it, and the source holds it weakly.
+  if (k.node && c10::raw::weak_intrusive_ptr::use_count(k.storage) != 0) {
+    const Value& v = k.storage->slot.value();
+    if (v.node() == k.node && v.index() == k.index && k.node->id() == k.id &&
+        k.storage->geometry.get() == k.geometry)
+      return true;
+  }
+  auto& s = r_.sources[i];
   k = {};
-  if (!check(i)) return false;
-  s.geometry = st.geometry;  // equal, and next time the same
-  const Value& v = st.slot.value();
+  if (s.storage.expired() || !check(i)) return false;
+  s.geometry = s.identity->geometry;  // equal, and next time the same
+  const Value& v = s.identity->slot.value();
+  k.storage = s.identity;
+  k.geometry = s.geometry.get();
   k.owner = v->data(v.index());
   k.data = static_cast<exec::BufferData*>(v->data(v.index()).get());
   k.node = v.node();
@@ -111,9 +114,11 @@ bool Replay::bind(const std::vector<at::Tensor>& arguments) {
     if (w.ask() != w.answer) return false;
   for (size_t i = 0; i < captured_.size(); ++i) {
     if (i + kAhead < captured_.size()) {
-      const size_t next = captured_[i + kAhead];
-      __builtin_prefetch(&storages_[next]->slot);
-      __builtin_prefetch(known_[next].node);
+      const Known& next = known_[captured_[i + kAhead]];
+      __builtin_prefetch(next.storage);
+      if (next.storage) __builtin_prefetch(&next.storage->slot);
+      __builtin_prefetch(next.node);
+      __builtin_prefetch(next.data, /*write=*/1);
     }
     if (!bind_captured(captured_[i])) return false;
   }
@@ -174,7 +179,6 @@ void Replay::execute() {
   inputs_.clear();
   keep_.clear();
   for (size_t i = 0; i < r_.leaves; ++i) {
-    if (i + kAhead < r_.leaves) __builtin_prefetch(known_[i + kAhead].data);
     Known& k = known_[i];
     if (!k.node) {  // an argument, or something of the host
       const Value& v = value_of(i);
@@ -241,6 +245,11 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
   for (size_t i : other_targets_)
     if (!r_.targets[i].is_root) passed.emplace_back(i, result(r_.targets[i]));
   for (size_t i = 0; i < in_place_.size(); ++i) {
+    if (i + kAhead < in_place_.size()) {
+      const auto* next = reinterpret_cast<const char*>(known_[in_place_[i + kAhead].source].data);
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(next + 64, 1);
+    }
     Known& k = known_[in_place_[i].source];
     if (k.private_ && k.single && (passed.empty() || k.node->references() == 1)) {
       k.data->buffer = std::move(outputs_[in_place_[i].root]);

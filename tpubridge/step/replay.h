@@ -21,6 +21,8 @@ class Replay {
  private:
   // What was seen of a captured source: while its storage holds the same node, all of it still holds.
   struct Known {
+    Storage* storage = nullptr;
+    const trace::Geometry* geometry = nullptr;
     const trace::Node* node = nullptr;
     uint64_t id = 0;  // of the node: addresses are used again
     uint32_t index = 0;
