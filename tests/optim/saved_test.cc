@@ -29,6 +29,7 @@ void train(Net& n, torch::optim::Optimizer& opt, int from, int to, torch::Device
   for (int i = from; i < to; ++i) {
     const auto [x, y] = batch(i, device);
     train_step(n, opt, x, y, i >= 2);  // one parameter begins later: it has a count of its own
+    sync();
   }
 }
 

@@ -59,18 +59,23 @@ const Value& typed_value(Storage& s, DType dtype) {
   return s.slot.value();
 }
 
-Value read_view(const Value& value, const Geometry& from, const Geometry& to) {
+// The part of the value that the tensor looks at. Geometries as vectors are made for a view that was never
+// seen before alone.
+Value read_view(const Value& value, const Geometry& from, const at::Tensor& to) {
   static const auto* row = internal("tpubridge::view");
   static auto* specs =
       new WordMap<trace::SpecPtr>;  // tensors with static storage are read after it would die
   const DType dtype = value.shape().dtype;
-  Words key{static_cast<uint64_t>(dtype), from.sizes.size(), static_cast<uint64_t>(to.offset)};
-  for (const auto* list : {&from.sizes, &from.strides, &to.sizes, &to.strides})
-    key.append(list->begin(), list->end());
+  Words key{static_cast<uint64_t>(dtype), from.sizes.size(), static_cast<uint64_t>(to.storage_offset())};
+  for (c10::IntArrayRef list :
+       {c10::IntArrayRef(from.sizes), c10::IntArrayRef(from.strides), to.sizes(), to.strides()})
+    key.append(list.begin(), list.end());
   const auto& spec = specs->get(key, [&] {
     return std::make_shared<const trace::Spec>(
-        row, std::vector<Arg>{Ref{0}, from.sizes, from.strides, to.sizes, to.strides, to.offset},
-        std::vector{Shape{dtype, to.sizes}}, dtype);
+        row,
+        std::vector<Arg>{Ref{0}, from.sizes, from.strides, to.sizes().vec(), to.strides().vec(),
+                         to.storage_offset()},
+        std::vector{Shape{dtype, to.sizes().vec()}}, dtype);
   });
   Value operands[] = {value};
   return Node::make(spec, operands, value->device());
@@ -125,7 +130,10 @@ Value read(const at::Tensor& t) {
   Storage& s = storage_of(t);
   if (Recording* r = recording()) r->touch(s);
   const auto dtype = dtype_of(t.scalar_type());
-  if (const Value& v = s.slot.value(); v && v.shape().dtype == dtype && same(*s.geometry, t)) return v;
+  if (const Value& v = s.slot.value(); v && v.shape().dtype == dtype) {
+    if (same(*s.geometry, t)) return v;
+    if (t.numel() != 0) return read_view(v, *s.geometry, t);
+  }
   Shape shape = shape_of(t);
   if (t.numel() == 0) return zeros(shape, t.device().index());
   const Geometry g = geometry_of(t);
@@ -134,7 +142,7 @@ Value read(const at::Tensor& t) {
     s.geometry = std::make_shared<const Geometry>(g);
   }
   const Value& value = typed_value(s, shape.dtype);
-  return *s.geometry == g ? value : read_view(value, *s.geometry, g);
+  return *s.geometry == g ? value : read_view(value, *s.geometry, t);
 }
 
 void write(const at::Tensor& t, Value value) {
