@@ -12,7 +12,7 @@ install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
   PATTERN "plugin/host_cpu.h" EXCLUDE PATTERN "plugin/library.h" EXCLUDE PATTERN "plugin/load_check.h" EXCLUDE
   PATTERN "pjrt/client_core.h" EXCLUDE
   PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE
-  PATTERN "config/fields.h" EXCLUDE)
+  PATTERN "config/fields.h" EXCLUDE PATTERN "backend/prepared.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
 install(TARGETS tpubridge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET tpubridge-aot)

@@ -116,6 +116,7 @@ TEST(Errors, EachCanBeCaughtAsItsBases) {
   expect_caught_as<TPUNotAvailableError, DeviceNotAvailableError, DeviceError, TPUBackendError>();
   expect_caught_as<TPUConfigurationError, ConfigurationError, TPUBackendError, BackendError>();
   expect_caught_as<TPUValidationError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUModelPreparationError, TPUBackendError, BackendError>();
 }
 
 TEST(Errors, NoneIsCaughtAsAnUnrelatedOne) {

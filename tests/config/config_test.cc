@@ -17,6 +17,8 @@ TEST(TPUConfig, Defaults) {
   EXPECT_EQ(c.version.value(), TPUVersion::automatic);
   EXPECT_EQ(c.topology.value(), TPUTopology::automatic);
   EXPECT_EQ(c.xla_flags.value(), "");
+  EXPECT_EQ(c.precision.value(), TPUPrecision::bfloat16);
+  EXPECT_TRUE(c.mixed_precision);
   EXPECT_EQ(c.memory_fraction.value(), 0.90);
   EXPECT_EQ(c.xla_optimization_level.value(), 2);
   EXPECT_FALSE(c.enable_jax_integration);
@@ -92,6 +94,7 @@ TEST(Setting, TakesNothingOfAnotherKind) {
 TEST(Config, Inference) {
   const Config c = Config::for_inference();
   EXPECT_EQ(c.mode(), Mode::inference);
+  EXPECT_TRUE(c.hardware.tpu.mixed_precision);
   EXPECT_EQ(c.hardware.tpu.cache_max_size, 200);
   EXPECT_FALSE(c.validation.enabled);
 }
@@ -104,6 +107,8 @@ TEST(Config, Training) {
 
 TEST(Config, Development) {
   const Config c = Config::for_development();
+  EXPECT_EQ(c.hardware.tpu.precision, TPUPrecision::float32);
+  EXPECT_FALSE(c.hardware.tpu.mixed_precision);
   EXPECT_TRUE(c.hardware.tpu.enable_strict_validation);
   EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 0);
   EXPECT_TRUE(c.validation.strict);
@@ -164,6 +169,8 @@ TEST(Config, EveryFieldOutOfRange) {
                  "auto, v4, v5e, v5p, v6e, v7");
   EXPECT_REFUSED(t.topology = static_cast<TPUTopology>(4), "hardware.tpu.topology", "#4",
                  "auto, single, pod, superpod");
+  EXPECT_REFUSED(t.precision = static_cast<TPUPrecision>(4), "hardware.tpu.precision", "#4",
+                 "bfloat16, float16, float32, float64");
   EXPECT_REFUSED(t.memory_fraction = 0.0999, "hardware.tpu.memory_fraction", "0.0999", "0.1 to 1");
   EXPECT_REFUSED(t.memory_fraction = 1.01, "hardware.tpu.memory_fraction", "1.01", "0.1 to 1");
   EXPECT_REFUSED(t.memory_fraction = std::nan(""), "hardware.tpu.memory_fraction", "nan", "0.1 to 1");

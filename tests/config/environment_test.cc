@@ -27,21 +27,14 @@ TEST(ConfigEnv, VariablesWinOverTheFile) {
 }
 
 TEST(ConfigEnv, EveryVariable) {
-  const ScopedEnv variables[] = {{"TPUBRIDGE_MODE", "development"},
-                                 {"TPUBRIDGE_TPU_VERSION", "v6e"},
-                                 {"TPUBRIDGE_TPU_TOPOLOGY", "pod"},
-                                 {"TPUBRIDGE_XLA_FLAGS", "--xla_a=b"},
-                                 {"TPUBRIDGE_MEMORY_FRACTION", "0.75"},
-                                 {"TPUBRIDGE_XLA_LEVEL", "3"},
-                                 {"TPUBRIDGE_COMPILE_TIMEOUT", "9"},
-                                 {"TPUBRIDGE_STRICT", "no"},
-                                 {"TPUBRIDGE_CACHE", "off"},
-                                 {"TPUBRIDGE_PLUGIN", "cpu"},
-                                 {"TPUBRIDGE_CPU_DEVICES", "3"},
-                                 {"TPUBRIDGE_CACHE_DIR", "/x"},
-                                 {"TPUBRIDGE_CACHE_SIZE", "5"},
-                                 {"TPUBRIDGE_FALLBACK", "error"},
-                                 {"TPUBRIDGE_GRAPH_LIMIT", "11"},
+  const ScopedEnv variables[] = {{"TPUBRIDGE_MODE", "development"},  {"TPUBRIDGE_TPU_VERSION", "v6e"},
+                                 {"TPUBRIDGE_TPU_TOPOLOGY", "pod"},  {"TPUBRIDGE_XLA_FLAGS", "--xla_a=b"},
+                                 {"TPUBRIDGE_PRECISION", "Float16"}, {"TPUBRIDGE_MEMORY_FRACTION", "0.75"},
+                                 {"TPUBRIDGE_XLA_LEVEL", "3"},       {"TPUBRIDGE_COMPILE_TIMEOUT", "9"},
+                                 {"TPUBRIDGE_STRICT", "no"},         {"TPUBRIDGE_CACHE", "off"},
+                                 {"TPUBRIDGE_PLUGIN", "cpu"},        {"TPUBRIDGE_CPU_DEVICES", "3"},
+                                 {"TPUBRIDGE_CACHE_DIR", "/x"},      {"TPUBRIDGE_CACHE_SIZE", "5"},
+                                 {"TPUBRIDGE_FALLBACK", "error"},    {"TPUBRIDGE_GRAPH_LIMIT", "11"},
                                  {"TPUBRIDGE_LOG", "info"}};
   const Config c = Config::from_environment();
   const TPUConfig& t = c.hardware.tpu;
@@ -50,6 +43,7 @@ TEST(ConfigEnv, EveryVariable) {
   EXPECT_EQ(t.version, TPUVersion::v6e);
   EXPECT_EQ(t.topology, TPUTopology::pod);
   EXPECT_EQ(t.xla_flags, "--xla_a=b");
+  EXPECT_EQ(t.precision, TPUPrecision::float16);
   EXPECT_EQ(t.memory_fraction, 0.75);
   EXPECT_EQ(t.xla_optimization_level, 3) << "wins over the mode's";
   EXPECT_EQ(t.compilation_timeout_seconds, 9);

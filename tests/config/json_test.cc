@@ -35,7 +35,7 @@ TEST(ConfigJson, HasEveryFieldUnderItsName) {
     "runtime": {"plugin": "", "cpu_devices": 1, "cache_dir": "", "cache_size_mb": 4096, "fallback": "warn",
                 "graph_limit": 20000, "log_level": "warn"},
     "hardware": {"tpu": {
-      "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "memory_fraction": 0.9,
+      "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9,
       "xla_optimization_level": 2, "enable_jax_integration": false, "jax_backend": "tpu", "cache_max_size": 100,
       "compilation_timeout_seconds": 300, "v6e_memory_gb": null, "v7_memory_gb": null,
       "enable_strict_validation": false, "enable_xla_cache": true}}})"));
@@ -131,7 +131,7 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
   for (const char* section : {"/validation", "/runtime", "/hardware/tpu"})
     for (const auto& [key, value] : whole[json::json_pointer(section)].items())
       spoil(json::json_pointer(std::string(section) + "/" + key));
-  EXPECT_EQ(fields, 2 + 2 + 7 + 14);
+  EXPECT_EQ(fields, 2 + 2 + 7 + 16);
 }
 
 TEST(ConfigJson, OutOfRangeNamesFieldValueAndRange) {
@@ -190,6 +190,7 @@ Config random_config(std::mt19937& random) {
   if (below(2)) t.enabled = below(2) == 1;
   if (below(2)) t.version = static_cast<TPUVersion>(below(6));
   if (below(2)) t.topology = static_cast<TPUTopology>(below(4));
+  if (below(2)) t.precision = static_cast<TPUPrecision>(below(4));
   if (below(2)) t.memory_fraction = std::uniform_real_distribution(0.1, 1.0)(random);
   if (below(2)) t.xla_optimization_level = below(4);
   if (below(2)) t.cache_max_size = below(1000000);

@@ -24,4 +24,11 @@ TPUDistributedError distributed_error(const std::string& operation, const std::s
                              std::move(hint), Code::failed_precondition);
 }
 
+TPUModelPreparationError model_preparation_error(const std::string& model, const std::string& error,
+                                                 Details more, std::string hint) {
+  return TPUModelPreparationError("TPU model preparation for '" + model + "' failed: " + error,
+                                  joined({{"model", model}}, std::move(more)), std::move(hint),
+                                  Code::failed_precondition);
+}
+
 }  // namespace tpubridge

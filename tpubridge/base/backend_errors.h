@@ -17,4 +17,10 @@ TPUBRIDGE_ERROR(TPUDistributedError, public virtual TPUBackendError);
 [[nodiscard]] TPUDistributedError distributed_error(const std::string& operation, const std::string& error,
                                                     std::string hint = {});
 
+// A model cannot be brought to the device.
+TPUBRIDGE_ERROR(TPUModelPreparationError, public virtual TPUBackendError);
+[[nodiscard]] TPUModelPreparationError model_preparation_error(const std::string& model,
+                                                               const std::string& error, Details more = {},
+                                                               std::string hint = {});
+
 }  // namespace tpubridge

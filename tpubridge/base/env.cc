@@ -66,6 +66,8 @@ constexpr std::array kTable = {
              "XLA's CUDA plugin takes most of the GPU's memory when it is opened; 0: as it is needed, for "
              "programs that share a GPU",
              Stability::stable},
+    Variable{"TPUBRIDGE_PRECISION", Type::choice, "bfloat16", "bfloat16|float16|float32|float64",
+             "what models and data are converted to; for programs that use Config", Stability::stable},
     Variable{"TPUBRIDGE_STRICT", Type::flag, "0", "",
              "a failed validation throws; for programs that use Config", Stability::stable},
     Variable{"TPUBRIDGE_TEST_PLUGIN", Type::text, "", "",

@@ -18,16 +18,20 @@ void apply_mode(Config& c, Mode mode) {
       return;
     case Mode::inference:
       say(c.validation.enabled, false);
+      say(tpu.mixed_precision, true);
       say(tpu.cache_max_size, int64_t{200});
       return;
     case Mode::training:
       say(c.validation.enabled, true);
+      say(tpu.mixed_precision, true);
       say(tpu.xla_optimization_level, int64_t{2});
       return;
     case Mode::development:
       say(c.validation.enabled, true);
       say(c.validation.strict, true);
       say(c.runtime.log_level, log::Level::debug);
+      say(tpu.precision, TPUPrecision::float32);
+      say(tpu.mixed_precision, false);
       say(tpu.enable_strict_validation, true);
       say(tpu.xla_optimization_level, int64_t{0});
       return;

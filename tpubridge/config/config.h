@@ -21,12 +21,14 @@ namespace tpubridge {
 
 enum class TPUVersion : uint8_t { automatic, v4, v5e, v5p, v6e, v7 };
 enum class TPUTopology : uint8_t { automatic, single, pod, superpod };
+enum class TPUPrecision : uint8_t { bfloat16, float16, float32, float64 };
 enum class Mode : uint8_t { none, inference, training, development };
 enum class FallbackMode : uint8_t { allow, warn, error };
 
 // As they stand in JSON ("auto", "v5e", …); "invalid" where the number is none of the enum's.
 [[nodiscard]] std::string_view to_string(TPUVersion version);
 [[nodiscard]] std::string_view to_string(TPUTopology topology);
+[[nodiscard]] std::string_view to_string(TPUPrecision precision);
 [[nodiscard]] std::string_view to_string(Mode mode);
 
 // Which fields are written: `all` pins every value for whoever reads the text; `chosen` has only what the
@@ -38,6 +40,8 @@ struct TPUConfig {
   Setting<TPUVersion> version = standard(TPUVersion::automatic);
   Setting<TPUTopology> topology = standard(TPUTopology::automatic);
   Setting<std::string> xla_flags = standard(std::string());  // empty: none
+  Setting<TPUPrecision> precision = standard(TPUPrecision::bfloat16);
+  Setting<bool> mixed_precision = standard(true);
   Setting<double> memory_fraction = standard(0.90);
   Setting<int64_t> xla_optimization_level = standard(2);  // 0 debug, 1 basic, 2 and 3 aggressive
   Setting<bool> enable_jax_integration = standard(false);

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kVersions = {"auto", "v4", "v5e", "v5p", "v6e", "v7"};
 constexpr std::array<std::string_view, 4> kTopologies = {"auto", "single", "pod", "superpod"};
+constexpr std::array<std::string_view, 4> kPrecisions = {"bfloat16", "float16", "float32", "float64"};
 constexpr std::array<std::string_view, 4> kModes = {"none", "inference", "training", "development"};
 constexpr std::array<std::string_view, 3> kFallbacks = {"allow", "warn", "error"};
 constexpr std::array<std::string_view, 6> kLogLevels = {"trace", "debug", "info", "warn", "error", "off"};
@@ -58,6 +59,16 @@ constexpr Field kTpu[] = {
      .variable = "TPUBRIDGE_XLA_FLAGS",
      .description = "XLA options for each compile, as --name=value with blanks between them",
      .effect = "apply(), for each compile; the environment's XLA_FLAGS is never changed"},
+    {.name = "precision",
+     .slot = at<&TPUConfig::precision>,
+     .choices = kPrecisions,
+     .variable = "TPUBRIDGE_PRECISION",
+     .description = "what f32 becomes in models and data where mixed_precision is on",
+     .effect = "TPUBackend::prepare_model(), prepare_data()"},
+    {.name = "mixed_precision",
+     .slot = at<&TPUConfig::mixed_precision>,
+     .description = "models and data in `precision`, but batch norms in f32; off: every type as it is",
+     .effect = "TPUBackend::prepare_model(), prepare_data()"},
     {.name = "memory_fraction",
      .slot = at<&TPUConfig::memory_fraction>,
      .low = 0.1,
@@ -87,8 +98,8 @@ constexpr Field kTpu[] = {
      .slot = at<&TPUConfig::cache_max_size>,
      .low = 0,
      .high = kLong,
-     .description = "most compiled programs kept in memory; 0: none",
-     .effect = "apply()"},
+     .description = "most compiled programs, and most prepared models, kept in memory; 0: none",
+     .effect = "apply(), TPUBackend"},
     {.name = "compilation_timeout_seconds",
      .slot = at<&TPUConfig::compilation_timeout_seconds>,
      .low = 0,
@@ -112,7 +123,7 @@ constexpr Field kTpu[] = {
      .slot = at<&TPUConfig::enable_strict_validation>,
      .variable = "TPUBRIDGE_STRICT",
      .description = "a failed validation throws TPUValidationError",
-     .effect = "validate_tpu_configuration(), apply()"},
+     .effect = "validate_tpu_configuration(), apply(); TPUBackend: without a TPU, TPUNotAvailableError"},
     {.name = "enable_xla_cache",
      .slot = at<&TPUConfig::enable_xla_cache>,
      .variable = "TPUBRIDGE_CACHE",
@@ -211,6 +222,7 @@ namespace tpubridge {
 
 std::string_view to_string(TPUVersion v) { return config::name_in(config::kVersions, v); }
 std::string_view to_string(TPUTopology v) { return config::name_in(config::kTopologies, v); }
+std::string_view to_string(TPUPrecision v) { return config::name_in(config::kPrecisions, v); }
 std::string_view to_string(Mode v) { return config::name_in(config::kModes, v); }
 
 }  // namespace tpubridge

@@ -80,9 +80,14 @@ class Findings {
   Clock::time_point start_ = Clock::now(), last_ = start_;
 };
 
-void basics(Findings& out) {
+void basics(Findings& out, const TPUConfig& c) {
   out.field("version", "TPU version valid");
   out.field("topology", "TPU topology valid");
+  if (c.precision == TPUPrecision::float64)
+    out.warn("precision", "precision float64 is emulated on a TPU, and slow",
+             "Use bfloat16, float16 or float32.");
+  else
+    out.field("precision", "precision valid");
 }
 
 void here(Findings& out, const TPUConfig& asked, const TPURuntime& runtime) {
@@ -141,7 +146,7 @@ void for_version(Findings& out, const TPUConfig& c) {
 }
 
 void look(Findings& out, const TPUConfig& config, const TPUConfig& full, const TPURuntime& runtime) {
-  basics(out);
+  basics(out, full);
   here(out, config, runtime);
   memory(out);
   compilation(out);

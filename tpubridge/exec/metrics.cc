@@ -8,6 +8,8 @@
 #include <mutex>
 #include <vector>
 
+#include "tpubridge/exec/activity.h"
+
 #include "tpubridge/exec/ledger.h"
 
 namespace tpubridge {
@@ -186,6 +188,7 @@ void add_to_report(std::string (*lines)()) {
 }
 
 int64_t compile_count() { return counters().compiles; }
+int64_t execution_count() { return counters().executions; }
 int64_t fallback_count() { return counters().fallbacks; }
 
 }  // namespace exec

@@ -1,0 +1,456 @@
+// TPUBackend on the simulated device: what it says of itself, models and data brought there, waiting, memory.
+#include "tpubridge/backend/tpu_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/backend/process.h"
+#include "tests/device/check.h"
+#include "tests/pjrt/fake.h"
+#include "tpubridge/base/backend_errors.h"
+#include "tpubridge/device/storage.h"
+#include "tpubridge/train/checkpoint_folder.h"
+
+namespace tpubridge {
+namespace {
+
+using testing::HasSubstr;
+
+class Backend : public RestoresTheProcess {};
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    embed = register_module("embed", torch::nn::Embedding(10, 8));
+    first = register_module("first", torch::nn::Linear(8, 16));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({16})));
+    last = register_module("last", torch::nn::Linear(16, 4));
+    steps = register_buffer("steps", torch::zeros({1}, torch::kLong));
+  }
+  torch::Tensor forward(torch::Tensor ids) { return last(torch::relu(norm(first(embed(std::move(ids)))))); }
+  torch::nn::Embedding embed{nullptr};
+  torch::nn::Linear first{nullptr}, last{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+  torch::Tensor steps;
+};
+TORCH_MODULE(Net);
+
+Config in(TPUPrecision precision, bool mixed = true) {
+  Config c;
+  c.hardware.tpu.precision = precision;
+  c.hardware.tpu.mixed_precision = mixed;
+  return c;
+}
+
+TEST_F(Backend, SaysWhatItIs) {
+  const TPUBackend b;
+  EXPECT_EQ(b.name(), "tpu");
+  EXPECT_EQ(b.repr(), "TPUBackend(device=tpu:0, version=v5e, topology=single, world_size=1)");
+  EXPECT_FALSE(b.is_available()) << "XLA's CPU plugin is a simulation";
+  EXPECT_EQ(b.device(), torch::Device("tpu:0"));
+  EXPECT_EQ(b.device_count(), 1);
+  EXPECT_EQ(b.world_size(), 1);
+  EXPECT_EQ(b.rank(), 0);
+  EXPECT_FALSE(b.is_distributed());
+}
+
+TEST_F(Backend, DeviceInfo) {
+  const TPUBackend b(TPUConfig{.version = TPUVersion::v5p, .memory_fraction = 0.5});
+  const DeviceInfo d = b.get_device_info();
+  EXPECT_EQ(d.backend, "tpu");
+  EXPECT_EQ(d.device_type, "tpu:0");
+  EXPECT_EQ(d.device_name, "TPU v5p (simulated)");
+  EXPECT_EQ(d.compute_capability, "v5p");
+  EXPECT_EQ(d.total_memory_bytes, 102'786'660'352) << "all of it, whatever may be used";
+  EXPECT_FALSE(d.is_available);
+  EXPECT_EQ(d.properties.at("topology"), "single");
+  EXPECT_EQ(d.properties.at("world_size"), "1");
+  EXPECT_NE(d.driver_version, "");
+  const auto json = nlohmann::json::parse(d.to_json());
+  EXPECT_DOUBLE_EQ(json["total_memory_gb"].get<double>(), 102.786660352);
+  EXPECT_EQ(json["properties"]["version"], "v5p");
+  for (const int bad : {-1, 1, 99}) {
+    const DeviceInfo none = b.get_device_info(bad);
+    EXPECT_EQ(none.device_type, "cpu");
+    EXPECT_EQ(none.device_name, "CPU (XLA fallback)");
+    EXPECT_FALSE(none.is_available);
+  }
+  EXPECT_EQ(b.get_all_devices().size(), 1u);
+}
+
+TEST_F(Backend, ADeviceThatIsNotThere) {
+  TPUBackend b;
+  EXPECT_NO_THROW(b.set_device(0));
+  try {
+    b.set_device(5);
+    FAIL() << "there is one device";
+  } catch (const BackendError& e) {
+    EXPECT_EQ(e.message(), "Device 5 not available. Available devices: 0-0");
+  }
+  EXPECT_EQ(b.device(), torch::Device("tpu:0"));
+}
+
+TEST_F(Backend, WithoutATpuWhereOneIsRequired) {
+  try {
+    const TPUBackend b(Config(), /*require_tpu=*/true);
+    FAIL() << "there is no TPU";
+  } catch (const TPUBackendError& e) {
+    EXPECT_EQ(e.type_name(), "TPUNotAvailableError");
+    EXPECT_THAT(e.message(), HasSubstr("TPU not available: "));
+    EXPECT_THAT(e.hint(), HasSubstr("tpubridge doctor"));
+  }
+  EXPECT_THROW(TPUBackend(TPUConfig{.enable_strict_validation = true}), TPUNotAvailableError);
+}
+
+TEST_F(Backend, AModelAtO0IsOnlyMoved) {
+  TPUBackend b;
+  Net net;
+  const auto ids = torch::arange(6) % 10;
+  const auto want = net->forward(ids);
+  const auto parameter = net->first->weight;  // the object that an optimizer would hold
+  const Net same = b.prepare_model(net, OptimizationLevel::from_string("O0"));
+  EXPECT_EQ(same.get(), net.get());
+  EXPECT_EQ(net->first->weight.scalar_type(), torch::kFloat);
+  EXPECT_EQ(parameter.device(), b.device()) << "the parameter is the same object";
+  expect_close(net->forward(b.prepare_data(ids)), want);
+}
+
+TEST_F(Backend, MixedPrecision) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  Net net;
+  b.prepare_model(net);
+  EXPECT_EQ(net->first->weight.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(net->embed->weight.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(net->steps.scalar_type(), torch::kLong);
+  Net host;  // the same by hand
+  {
+    torch::NoGradGuard no_grad;
+    for (const auto& p : net->named_parameters()) host->named_parameters()[p.key()].set_data(p.value().cpu());
+  }
+  const auto ids = torch::arange(6) % 10;
+  const auto before = metrics().fallback_count();
+  expect_close(net->forward(b.prepare_data(ids)), host->forward(ids), 2);
+  EXPECT_EQ(metrics().fallback_count(), before) << "all of it runs on the device";
+}
+
+TEST_F(Backend, RunningStatisticsStayInF32) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::nn::BatchNorm1d norm(4), host(4);
+  torch::nn::Sequential model(torch::nn::Linear(4, 4), norm);
+  b.prepare_model(model);
+  EXPECT_EQ(norm->weight.scalar_type(), torch::kFloat);
+  EXPECT_EQ(norm->running_mean.scalar_type(), torch::kFloat);
+  EXPECT_EQ(model->ptr<torch::nn::LinearImpl>(0)->weight.scalar_type(), torch::kBFloat16);
+  const auto x = (torch::arange(32) % 7).to(torch::kBFloat16).view({8, 4});
+  expect_close(norm->forward(x.to(b.device())), host->forward(x), 2);
+  expect_close(norm->running_mean, host->running_mean);
+  expect_close(norm->running_var, host->running_var);
+}
+
+TEST_F(Backend, PrecisionAlwaysWins) {
+  for (const auto& [config, type] : {std::pair{in(TPUPrecision::float32), torch::kFloat},
+                                     {in(TPUPrecision::bfloat16, /*mixed=*/false), torch::kFloat},
+                                     {in(TPUPrecision::float16), torch::kHalf},
+                                     {in(TPUPrecision::float64), torch::kDouble}}) {
+    TPUBackend b(config);
+    for (const auto level : {OptimizationLevel::O1, OptimizationLevel::O2, OptimizationLevel::O3}) {
+      torch::nn::Linear model(2, 2);
+      b.prepare_model(model, level);
+      EXPECT_EQ(model->weight.scalar_type(), type);
+    }
+    EXPECT_EQ(b.prepare_data(torch::ones({2})).scalar_type(), type);
+  }
+}
+
+TEST_F(Backend, ThePreparedModelsAreKnownByModelAndLevel) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::nn::Linear model(3, 3);
+  b.prepare_model(model, OptimizationLevel::O0);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.misses, 1u);
+  b.prepare_model(model, OptimizationLevel::O0);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.hits, 1u);
+  EXPECT_EQ(model->weight.scalar_type(), torch::kFloat);
+  b.prepare_model(model, OptimizationLevel::O2);
+  EXPECT_EQ(model->weight.scalar_type(), torch::kBFloat16) << "another level is not a hit";
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 2u);
+  model->to(torch::kCPU);
+  b.prepare_model(model, OptimizationLevel::O2);
+  EXPECT_EQ(model->weight.device(), b.device()) << "a model that went away is brought back";
+  b.clear_cache();
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 0u);
+  EXPECT_EQ(b.get_memory_stats().compilation_cache_stats.size, 0u);
+}
+
+TEST_F(Backend, DeadModelsAreNotKept) {
+  TPUBackend b;
+  b.synchronize();
+  const int64_t before = device_memory().live;
+  std::weak_ptr<torch::nn::LinearImpl> gone;
+  for (int i = 0; i < 5; ++i) {
+    const auto model = b.prepare_model(std::make_shared<torch::nn::LinearImpl>(64, 64));
+    EXPECT_EQ(model->weight.device(), b.device()) << "also at the address of one that is gone";
+    gone = model;
+  }
+  b.synchronize();
+  EXPECT_TRUE(gone.expired());
+  EXPECT_EQ(device_memory().live, before);
+}
+
+TEST_F(Backend, ACacheOfSize0IsOff) {
+  TPUBackend b(TPUConfig{.cache_max_size = 0});
+  torch::nn::Linear model(3, 3);
+  for (int i = 0; i < 2; ++i) b.prepare_model(model);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 0u);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.hits, 0u);
+}
+
+struct HalfMade : torch::nn::Module {
+  torch::Tensor real = register_parameter("real", torch::ones({2}));
+  torch::Tensor without_values = register_parameter("without_values", torch::empty({2}, torch::kMeta));
+};
+
+TEST_F(Backend, AModelThatCannotGoThereSaysSo) {
+  TPUBackend b;
+  const auto model = std::make_shared<HalfMade>();
+  try {
+    b.prepare_model(model);
+    FAIL() << "there was nothing to copy";
+  } catch (const TPUBackendError& e) {
+    EXPECT_EQ(e.type_name(), "TPUModelPreparationError");
+    EXPECT_THAT(e.message(), HasSubstr("TPU model preparation for '"));
+    EXPECT_THAT(e.message(), HasSubstr("HalfMade' failed: Cannot copy out of meta tensor"));
+    EXPECT_EQ(e.detail("device"), "tpu:0");
+  }
+  EXPECT_TRUE(model->real.device().is_cpu()) << "nothing was left there";
+  EXPECT_THROW(b.prepare_model(std::shared_ptr<torch::nn::LinearImpl>()), ArgumentError);
+}
+
+TEST_F(Backend, AModelTooLargeIsOutOfMemoryAndStaysWhereItWas) {
+  TPUBackend b(TPUConfig{.version = TPUVersion::v7, .memory_fraction = 0.1, .v7_memory_gb = 1.0});  // 50 MB
+  torch::nn::Sequential model(torch::nn::Linear(10, 10), torch::nn::Linear(4000, 4000));
+  EXPECT_THROW(b.prepare_model(model), TPUOutOfMemoryError);
+  for (const auto& p : model->parameters()) EXPECT_TRUE(p.device().is_cpu());
+}
+
+TEST_F(Backend, AModelWithoutParameters) {
+  TPUBackend b;
+  torch::nn::Sequential model{torch::nn::ReLU()};
+  b.prepare_model(model);
+  EXPECT_EQ(model->forward(b.prepare_data(-torch::ones({2}))).sum().item<float>(), 0);
+}
+
+TEST_F(Backend, TorchScript) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::jit::Module module("Scaled");
+  module.register_parameter("weight", torch::full({3}, 2.0f), false);
+  module.register_buffer("count", torch::ones({1}, torch::kLong));
+  module.define("def forward(self, x):\n  return x * self.weight + self.count\n");
+  b.prepare_model(module);
+  EXPECT_EQ(module.attr("weight").toTensor().scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(module.attr("count").toTensor().scalar_type(), torch::kLong);
+  const auto y = module.forward({b.prepare_data(torch::full({3}, 3.0f))}).toTensor();
+  EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(y.sum().item<float>(), 21);
+  b.prepare_model(module);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.hits, 1u);
+}
+
+TEST_F(Backend, DataInEveryForm) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  const auto f = torch::full({2}, 0.5f), i = torch::ones({2}, torch::kLong);
+  using Nest = std::map<std::string, std::vector<std::pair<torch::Tensor, int>>>;
+  const Nest nest = b.prepare_data(Nest{{"a", {{f, 7}, {i, 8}}}, {"b", {}}});
+  EXPECT_EQ(nest.at("a")[0].first.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(nest.at("a")[0].first.device(), b.device());
+  EXPECT_EQ(nest.at("a")[1].first.scalar_type(), torch::kLong) << "whole numbers keep their type";
+  EXPECT_EQ(nest.at("a")[1].first.device(), b.device());
+  EXPECT_EQ(nest.at("a")[1].second, 8);
+  const auto [x, text] = b.prepare_data(std::pair{f.to(torch::kDouble), std::string("kept")});
+  EXPECT_EQ(x.scalar_type(), torch::kDouble) << "only f32 is converted";
+  EXPECT_EQ(text, "kept");
+  EXPECT_FALSE(b.prepare_data(torch::Tensor()).defined());
+  EXPECT_TRUE(f.device().is_cpu()) << "what was given stays";
+}
+
+TEST_F(Backend, ForInference) {
+  TPUBackend b(in(TPUPrecision::float32));
+  torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::Dropout(0.9), torch::nn::Linear(4, 2));
+  const auto x = torch::linspace(-1, 1, 8).view({2, 4});
+  model->eval();
+  const auto want = model->forward(x);
+  model->train();
+  b.optimize_for_inference(model, x);
+  EXPECT_FALSE(model->is_training());
+  for (const auto& p : model->parameters()) EXPECT_FALSE(p.requires_grad());
+  const auto compiled = expect_no_compile();
+  expect_close(model->forward(b.prepare_data(x)), want);
+}
+
+TEST_F(Backend, ForInferenceInAnotherType) {
+  TPUBackend b(in(TPUPrecision::float32));
+  torch::nn::Linear model(2, 2);
+  b.optimize_for_inference(model, torch::kHalf);
+  EXPECT_EQ(model->weight.scalar_type(), torch::kHalf);
+}
+
+TEST_F(Backend, ForTraining) {
+  TPUBackend b(in(TPUPrecision::float32));
+  torch::nn::Linear model(2, 1);
+  model->eval();
+  torch::optim::SGD sgd(model->parameters(), 0.5);
+  const auto before = model->weight.detach().clone();
+  auto [same, optimizer] = b.optimize_for_training(model, sgd);
+  EXPECT_EQ(same.get(), model.get());
+  EXPECT_EQ(optimizer, &sgd);
+  EXPECT_TRUE(model->is_training());
+  model->forward(b.prepare_data(torch::ones({1, 2}))).sum().backward();
+  optimizer->step();
+  expect_close(model->weight, before - 0.5);  // the optimizer has the parameters that went to the device
+}
+
+TEST_F(Backend, ModelsInFiles) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  const TempFolder folder;
+  const Path path = folder.path() / "model";
+  Net a, c;
+  b.prepare_model(a);
+  b.save_model(*a, path);
+  const CheckpointData saved = read_checkpoint(path);
+  EXPECT_EQ(saved.numbers["training"]["world_size"], 1);
+  EXPECT_EQ(saved.numbers["training"]["tpu_config"]["precision"], "bfloat16");
+  EXPECT_FALSE(saved.files.contains("optimizer"));
+  b.prepare_model(c);
+  torch::optim::SGD sgd(c->parameters(), 0.25);
+  b.load_model(*c, path, &sgd);  // there is none in it: as it was
+  for (const auto& p : a->named_parameters())
+    EXPECT_TRUE(p.value().cpu().equal(c->named_parameters()[p.key()].cpu())) << p.key();
+  EXPECT_EQ(c->first->weight.device(), b.device());
+}
+
+TEST_F(Backend, TheOptimizerInFiles) {
+  TPUBackend b(in(TPUPrecision::float32));
+  const TempFolder folder;
+  torch::nn::Linear model(2, 1);
+  b.prepare_model(model);
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9));
+  model->forward(b.prepare_data(torch::ones({1, 2}))).sum().backward();
+  sgd.step();
+  b.save_model(*model, folder.path() / "m", &sgd);
+  torch::optim::SGD other(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  b.load_model(*model, folder.path() / "m", &other);
+  EXPECT_EQ(static_cast<torch::optim::SGDOptions&>(other.param_groups()[0].options()).lr(), 0.5);
+}
+
+TEST_F(Backend, AFileThatIsNotSound) {
+  TPUBackend b(in(TPUPrecision::float32));
+  const TempFolder folder;
+  const Path path = folder.path() / "m";
+  torch::nn::Linear model(2, 2), other(2, 3);
+  b.save_model(*model, path);
+  const auto before = other->weight.clone();
+  EXPECT_THROW(b.load_model(*other, path), TPUCheckpointError) << "another shape";
+  EXPECT_TRUE(other->weight.equal(before));
+  std::string bytes = read_file(path / "model.safetensors");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path / "model.safetensors", bytes);
+  try {
+    b.load_model(*model, path);
+    FAIL() << "a changed bit was not noticed";
+  } catch (const TPUBackendError& e) {
+    EXPECT_EQ(e.type_name(), "TPUCheckpointError");
+    EXPECT_THAT(std::string(e.what()), HasSubstr("model.safetensors"));
+  }
+  EXPECT_THROW(b.load_model(*model, folder.path() / "none"), TPUCheckpointError);
+}
+
+TEST_F(Backend, SynchronizeWaits) {
+  TPUBackend b;
+  auto x = torch::full({300, 300}, 0.01f, b.device());
+  for (int i = 0; i < 40; ++i) x = torch::mm(x, x).clamp(0, 0.01);
+  b.synchronize();
+  const auto value = [&] {
+    const exec::Lock lock(exec::mutex());
+    return device::read(x);
+  }();
+  EXPECT_TRUE(exec::buffer_of(*value.node(), value.index()).ready().ready());
+  const auto before = metrics().executions;
+  for (int i = 0; i < 3; ++i) b.synchronize();
+  EXPECT_EQ(metrics().executions, before) << "nothing to wait for";
+}
+
+TEST_F(Backend, MemoryIsLiveBytes) {
+  TPUBackend b(TPUConfig{.memory_fraction = 0.5});
+  b.synchronize();
+  const MemoryStats before = b.get_memory_stats();
+  EXPECT_EQ(before.device, "tpu:0");
+  EXPECT_EQ(before.memory_fraction, 0.5);
+  EXPECT_EQ(before.total_memory, 16'909'336'064);
+  {
+    const auto x = b.allocate_tensor({1000, 1000});
+    b.synchronize();
+    EXPECT_EQ(x.sum().item<float>(), 0);
+    const MemoryStats with = b.get_memory_stats();
+    EXPECT_EQ(with.allocated_memory - before.allocated_memory, 4'000'000);
+    EXPECT_EQ(with.available_memory, 16'909'336'064 / 2 - with.allocated_memory);
+    EXPECT_GE(with.peak_memory, with.allocated_memory);
+  }
+  EXPECT_EQ(b.get_memory_stats().allocated_memory, before.allocated_memory) << "not a sum of what ever was";
+  const auto json = nlohmann::json::parse(b.get_memory_stats().to_json());
+  for (const char* key : {"device", "world_size", "rank", "memory_fraction", "model_cache_stats",
+                          "compilation_cache_stats", "allocated_memory", "available_memory"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_THAT(b.get_memory_summary(), HasSubstr("tpu:0: "));
+  EXPECT_TRUE(b.allocate_tensor({2}, torch::kDouble, true).requires_grad());
+}
+
+TEST_F(Backend, AScopeCleansUp) {
+  TPUBackend b;
+  torch::nn::Linear model(2, 2);
+  {
+    const BackendScope scope(b);
+    b.prepare_model(model);
+    (void)model->forward(b.prepare_data(torch::ones({1, 2}))).sum().item<float>();
+    EXPECT_EQ(scope->get_memory_stats().model_cache_stats.size, 1u);
+  }
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 0u);
+  EXPECT_EQ(b.get_memory_stats().compilation_cache_stats.size, 0u);
+}
+
+TEST(BackendOnATpu, SaysSo) {
+  expect_in_new_process([]() -> std::string {
+    const pjrt::FakePlugin fake("generation=v6e,chips=4");
+    Config c;
+    c.runtime.plugin = fake.path();
+    TPUBackend b(c, /*require_tpu=*/true);
+    if (!b.is_available()) return "it is not available";
+    if (b.repr() != "TPUBackend(device=tpu:0, version=v6e, topology=single, world_size=4)") return b.repr();
+    if (!b.is_distributed() || b.device_count() != 4) return "there are other devices";
+    if (b.get_device_info(3).device_name != "TPU v6e") return b.get_device_info(3).device_name;
+    b.set_device(2);
+    torch::nn::Linear model(2, 2);
+    b.prepare_model(model);
+    return model->weight.device() == torch::Device("tpu:2") ? "" : model->weight.device().str();
+  });
+}
+
+TEST(BackendOnATpu, AFailedWaitIsThrown) {
+  expect_in_new_process([]() -> std::string {
+    const pjrt::FakePlugin fake("generation=v5e,chips=1");
+    Config c;
+    c.runtime.plugin = fake.path();
+    TPUBackend b(c);
+    const auto x = b.prepare_data(torch::ones({4}));
+    fake.configure("fail=device_lost");
+    const auto y = x * 3;
+    try {
+      b.synchronize();
+    } catch (const TPUBackendError&) {
+      return "";
+    }
+    return "a lost device was not noticed";
+  });
+}
+
+}  // namespace
+}  // namespace tpubridge
