@@ -127,7 +127,7 @@ TEST(Prefetcher, PartsCanChangeOnTheWay) {
   EXPECT_THAT(values(got.parts[1].batch[0]), ElementsAre(8, 9));
   EXPECT_DOUBLE_EQ(got.parts[0].weight, 0.6);
   EXPECT_DOUBLE_EQ(got.parts[1].weight, 0.4);
-  EXPECT_THROW((void)split({torch::ones({2})}, 3, tpu()), ArgumentError);
+  EXPECT_EQ(split({torch::ones({2})}, 3, tpu()).size(), 2u);  // no part without a row
 }
 
 struct Failing : DataSource {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/device/check.h"
+#include "tpubridge/optim/optim.h"
 #include "tpubridge/train/checkpoint_store.h"
 #include "tpubridge/train/state.h"
 
@@ -145,8 +146,9 @@ void step(Net& net, torch::optim::Optimizer& opt, const torch::Device& device, i
 }
 
 // Three steps, a checkpoint into fresh objects, three more on both: the same bits.
-void expect_goes_on(const Make& make) {
-  for (const auto device : {torch::Device(torch::kCPU), tpu()}) {
+void expect_goes_on(const Make& make, bool on_cpu = true) {
+  for (const auto device : {tpu(), torch::Device(torch::kCPU)}) {
+    if (device.is_cpu() && !on_cpu) continue;
     Net net, other;
     net.to(device), other.to(device);
     auto opt = make(net.parameters()), other_opt = make(other.parameters());
@@ -172,6 +174,22 @@ TEST(State, OptimizersGoOn) {
   expect_goes_on(maker<AdamW>(AdamWOptions(0.01).weight_decay(0.1)));
   expect_goes_on(maker<RMSprop>(RMSpropOptions(0.01).centered(true).momentum(0.5)));
   expect_goes_on(maker<Adagrad>(AdagradOptions(0.01).lr_decay(0.1)));
+}
+
+TEST(State, OptimizersOfTheDeviceGoOn) {
+  expect_goes_on([](auto p) { return std::make_unique<optim::AdamW>(std::move(p), 0.01); }, false);
+  expect_goes_on(
+      [](auto p) {
+        return std::make_unique<optim::SGD>(std::move(p), torch::optim::SGDOptions(0.01).momentum(0.9));
+      },
+      false);
+  Net net;
+  net.to(tpu());
+  optim::Adam adam(net.parameters(), torch::optim::AdamOptions(0.01));
+  step(net, adam, tpu(), 0);
+  auto data = capture({&net, &adam}, {});
+  data.files["optimizer"].pop_back();
+  EXPECT_EQ(thrown([&] { restore({&net, &adam}, data, "/c"); }).detail("path"), "/c/optimizer.safetensors");
 }
 
 TEST(State, AnotherOptimizerIsRefused) {

@@ -96,6 +96,30 @@ TEST(TrainerNan, AnOpOfBackward) {
   }
 }
 
+// An error of the device in the second step, while it is traced: the run begins again and ends the same.
+TEST(TrainerErrors, GoesBackAndOn) {
+  const auto train = [](int fails, int64_t allowed) {
+    const auto x = torch::arange(24 * 4, torch::kFloat).view({24, 4}) / 96 + 1;
+    TensorData data({x}, {.batch = 2, .shuffle = false});
+    auto model = std::make_shared<Log>();
+    model->to(tpu());
+    torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.01));
+    int calls = 0;
+    Trainer trainer(model,
+                    [&](const Batch& b) {
+                      if (++calls >= 2 && calls < 2 + fails) throw TPUDeviceError("the device is lost");
+                      return model->loss(b);
+                    },
+                    optimizer, {.steps = 6, .max_errors = allowed});
+    return trainer.train(data).loss;
+  };
+  const log::Capture logged;
+  EXPECT_EQ(train(1, 10), train(0, 10));
+  EXPECT_EQ(logged.records("trainer.went_back").size(), 1u);
+  EXPECT_THROW((void)train(100, 3), TPUDeviceError);
+  EXPECT_EQ(logged.records("trainer.went_back").size(), 3u);  // two more; the third error ends it
+}
+
 struct Wide : torch::nn::Module {
   Wide()
       : up(register_module("up", torch::nn::Linear(16, 2048))),

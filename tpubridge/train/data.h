@@ -44,8 +44,8 @@ struct Fetched {
   [[nodiscard]] int64_t examples() const { return host && !host->empty() ? host->front().size(0) : 0; }
 };
 
-// Splits a batch along its first dimension into `parts` of sizes as equal as can be, on the device. Tensors
-// whose first size is another go whole to each part. Throws ArgumentError where it has fewer rows than parts.
+// Splits a batch along its first dimension into `parts` of sizes as equal as can be (fewer where it has fewer
+// rows), on the device. Tensors whose first size is another go whole to each part.
 [[nodiscard]] std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Device& device);
 
 // Gets batches and copies them to the device on a thread of its own, at most `depth` ahead. What goes wrong

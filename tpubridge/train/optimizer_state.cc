@@ -11,6 +11,7 @@
 
 #include "tpubridge/base/text.h"
 #include "tpubridge/device/dtype.h"
+#include "tpubridge/optim/optim.h"
 
 namespace tpubridge::train {
 namespace {
@@ -188,18 +189,32 @@ Class class_of(Optimizer& o) {
                       "Give the class the second base tpubridge::CheckpointedState.", Code::unsupported);
 }
 
+// Those of tpubridge::optim have torch's options and give their tensors by name.
+Class class_of(optim::Fused& o) {
+  if (dynamic_cast<optim::AdamW*>(&o)) return {"tpubridge::optim::AdamW", adam_options<AdamWOptions>, {}, {}};
+  if (dynamic_cast<optim::Adam*>(&o)) return {"tpubridge::optim::Adam", adam_options<AdamOptions>, {}, {}};
+  return {"tpubridge::optim::SGD", sgd_options, {}, {}};
+}
+
 std::string type_of(Optimizer& o) {
-  const auto* own = dynamic_cast<CheckpointedState*>(&o);
-  return own ? own->state_type() : class_of(o).name;
+  if (const auto* own = dynamic_cast<CheckpointedState*>(&o)) return own->state_type();
+  auto* fused = dynamic_cast<optim::Fused*>(&o);
+  return fused ? class_of(*fused).name : class_of(o).name;
+}
+
+void visit_options(Optimizer& o, const Class& c, StateVisitor& v) {
+  int64_t index = 0;
+  for (auto& group : o.param_groups()) c.options(group.options(), "group" + std::to_string(index++) + ".", v);
 }
 
 // A parameter without a state yet has one flag and no more.
 void visit(Optimizer& o, StateVisitor& v, bool commit) {
   if (auto* own = dynamic_cast<CheckpointedState*>(&o)) return own->visit_state(v);
+  if (auto* fused = dynamic_cast<optim::Fused*>(&o)) return visit_options(o, class_of(*fused), v);
   const Class c = class_of(o);
-  int64_t group_index = 0, index = 0;
+  visit_options(o, c, v);
+  int64_t index = 0;
   for (auto& group : o.param_groups()) {
-    c.options(group.options(), "group" + std::to_string(group_index++) + ".", v);
     for (auto& p : group.params()) {
       const std::string at = "param" + std::to_string(index++) + ".";
       const auto it = o.state().find(p.unsafeGetTensorImpl());
@@ -215,12 +230,25 @@ void visit(Optimizer& o, StateVisitor& v, bool commit) {
   }
 }
 
+// It checks by itself before it changes anything.
+void load_fused(optim::Fused& fused, const OptimizerRecord& record, const Path& file) {
+  optim::NamedTensors tensors;
+  for (const HostTensor& t : record.tensors) tensors.emplace_back(t.name, torch_tensor(t));
+  try {
+    fused.load_named_state(tensors);
+  } catch (const ArgumentError& e) {
+    throw checkpoint_error("load", file, e.message(), e.details(), e.hint(), Code::invalid_argument);
+  }
+}
+
 }  // namespace
 
 OptimizerRecord save_optimizer(Optimizer& optimizer) {
   OptimizerRecord out{json::object(), {}};
   Writer writer(out);
   visit(optimizer, writer, false);
+  if (const auto* fused = dynamic_cast<optim::Fused*>(&optimizer))
+    for (const auto& [name, tensor] : fused->named_state()) out.tensors.push_back(host_tensor(name, tensor));
   out.numbers["type"] = type_of(optimizer);
   int64_t parameters = 0;
   for (auto& group : optimizer.param_groups()) parameters += static_cast<int64_t>(group.params().size());
@@ -238,8 +266,10 @@ void load_optimizer(Optimizer& optimizer, const OptimizerRecord& record, const P
   if (record.numbers.value("parameters", json()) != parameters)
     reader.fail("parameters", "are " + record.numbers.value("parameters", json()).dump() + ", not " +
                                   std::to_string(parameters));
+  auto* fused = dynamic_cast<optim::Fused*>(&optimizer);
+  if (fused && commit) load_fused(*fused, record, file);
   visit(optimizer, reader, commit);
-  reader.finish();
+  if (!fused) reader.finish();
 }
 
 }  // namespace tpubridge::train

@@ -16,9 +16,7 @@ at::Tensor rows(const at::Tensor& t, int64_t from, int64_t count, const at::Devi
 
 std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Device& device) {
   const int64_t all = batch.empty() || batch[0].dim() == 0 ? 0 : batch[0].size(0);
-  if (parts < 1 || (parts > 1 && all < parts))
-    throw ArgumentError("a batch of " + std::to_string(all) + " cannot be split into " +
-                        std::to_string(parts) + " parts");
+  parts = std::clamp<int64_t>(parts, 1, std::max<int64_t>(all, 1));
   std::vector<MicroBatch> out(static_cast<size_t>(parts));
   int64_t from = 0;
   for (int64_t i = 0; i < parts; ++i) {

@@ -71,13 +71,13 @@ void restore(const TrainingParts& parts, const CheckpointData& data, const Path&
     record = {data.numbers["optimizer"], data.file("optimizer", folder)};
   }
   for (const bool commit : {false, true}) {
+    if (parts.optimizer)
+      train::load_optimizer(*parts.optimizer, record, folder / "optimizer.safetensors", commit);
     if (parts.module) {
       const auto& from = data.file("model", folder);
       const Path file = folder / "model.safetensors";
       commit ? load_module(*parts.module, from, file) : check_module(*parts.module, from, file);
     }
-    if (parts.optimizer)
-      train::load_optimizer(*parts.optimizer, record, folder / "optimizer.safetensors", commit);
     if (parts.generators)
       load_generators(parts.module, data.file("generators", folder), folder / "generators.safetensors",
                       commit);

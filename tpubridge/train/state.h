@@ -39,8 +39,9 @@ class StateVisitor {
   virtual void tensor(const std::string& name, at::Tensor& value, const at::Tensor& like) = 0;
 };
 
-// An optimizer of another class than torch's SGD, Adam, AdamW, RMSprop and Adagrad is kept in checkpoints
-// where it has this as a second base. Names must be the same at every call and different from one another.
+// An optimizer of another class than those of tpubridge::optim and torch's SGD, Adam, AdamW, RMSprop and
+// Adagrad is kept in checkpoints where it has this as a second base. Names must be the same at every call and
+// different from one another.
 class CheckpointedState {
  public:
   virtual ~CheckpointedState() = default;

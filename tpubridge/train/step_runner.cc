@@ -5,6 +5,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
+#include "tpubridge/optim/optim.h"
 
 namespace tpubridge::train {
 
@@ -55,7 +56,8 @@ template <class F, class... Args>
 void StepRunner::make(std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f, const char* name,
                       bool steps) {
   StepOptions options{.modules = {module_}, .host_reads = host_reads_, .name = name};
-  if (steps) options.optimizers = {&optimizer_};  // each replayed call counts as a step of theirs
+  // Each replayed call counts as a step of theirs. Those of tpubridge::optim are followed without a name.
+  if (steps && !dynamic_cast<optim::Fused*>(&optimizer_)) options.optimizers = {&optimizer_};
   auto step = std::make_shared<CompiledStep<F>>(compile(f, std::move(options)));
   reports_.push_back([step] { return step->report(); });
   into = [step](Args... args) { return (*step)(args...); };

@@ -28,16 +28,22 @@ TrainResult Trainer::train(DataSource& data, DataSource* evaluation) {
   Impl& m = *impl_;
   const SignalScope signals;
   m.begin(data);
-  try {
-    TrainResult result = m.loop(data, evaluation);
-    if (m.store) m.store->wait();
-    return result;
-  } catch (const NonFinite& bad) {
-    m.ahead.reset();
-    m.stop_for(bad, data);
-  } catch (...) {
-    m.ahead.reset();
-    throw;
+  while (true) {
+    try {
+      TrainResult result = m.loop(data, evaluation);
+      if (m.store) m.store->wait();
+      return result;
+    } catch (const NonFinite& bad) {
+      m.ahead.reset();
+      m.stop_for(bad, data);
+    } catch (const TPUBackendError& e) {
+      if (m.recover(e, data)) continue;
+      m.ahead.reset();
+      throw;
+    } catch (...) {
+      m.ahead.reset();
+      throw;
+    }
   }
 }
 

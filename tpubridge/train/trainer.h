@@ -13,6 +13,8 @@
 // - SIGTERM and SIGINT end the run after the present step with a checkpoint; the handlers are put back.
 // - A loss that is no finite number stops the run with NonFiniteLossError: the step, the batch, and the first
 //   op that made it, found by going again from the last checkpoint. The model is then as it was there.
+// - Where the device fails or a compile is not done in time, training goes back to the last checkpoint (or to
+//   its beginning) and on from there, max_errors times at most.
 // - Where the device has too little memory for a batch, the batch is split in halves whose gradients add up.
 //   That gives the same step where the loss is a mean over the rows of the batch and no layer mixes rows
 //   (batch norm does).
@@ -66,6 +68,7 @@ struct TrainerOptions {
   size_t prefetch = 2;    // batches that wait on the device
   HostReads host_reads = HostReads::trace;
   int64_t search_steps = 1000;  // how far back a checkpoint may be for the search of a NaN
+  int64_t max_errors = 10;      // of the device, and as many of the compiler; at the last the run ends
   std::function<void(const Progress&)> on_progress = {};  // at every log_every steps
 };
 

@@ -21,7 +21,8 @@ TrainerOptions checked(TrainerOptions o) {
                                                           {"evaluate_every", o.evaluate_every},
                                                           {"patience", o.patience},
                                                           {"checkpoint_every", o.checkpoint_every},
-                                                          {"search_steps", o.search_steps}};
+                                                          {"search_steps", o.search_steps},
+                                                          {"max_errors", o.max_errors}};
   for (const auto& [field, value] : not_negative)
     if (value < 0) refuse(field, value, "it must not be negative");
   if (o.steps == 0 && o.epochs == 0) refuse("steps", 0, "either steps or epochs must be given");
@@ -53,7 +54,8 @@ Trainer::Impl::Impl(std::shared_ptr<torch::nn::Module> module_in, LossFunction l
       options(checked(std::move(options_in))),
       device(device_of(module)),
       runner(module, std::move(loss), optimizer, options.clip_norm, options.host_reads),
-      metrics(options.metrics, options.tensorboard) {
+      metrics(options.metrics, options.tensorboard),
+      handler({.max_errors = options.max_errors}) {
   if (!options.checkpoints.empty())
     store = std::make_unique<CheckpointStore>(options.checkpoints, StoreOptions{.keep = options.keep});
   for (auto& group : optimizer.param_groups()) base_rates.push_back(group.options().get_lr());

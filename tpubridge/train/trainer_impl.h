@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "tpubridge/train/error_handler.h"
 #include "tpubridge/train/loss_log.h"
 #include "tpubridge/train/metrics_log.h"
 #include "tpubridge/train/state.h"
@@ -43,6 +44,10 @@ struct Trainer::Impl {
   [[nodiscard]] double mean_loss(DataSource& data, int64_t in_parts);
   bool improve(double evaluation);  // false: time to stop
 
+  // After an error of the device or the compiler: true where training goes on from a checkpoint.
+  bool recover(const TPUBackendError& error, DataSource& data);
+  void go_back(DataSource& data);
+
   [[noreturn]] void stop_for(const train::NonFinite& bad, DataSource& data);
   [[nodiscard]] std::string find_op(const train::NonFinite& bad, DataSource& data,
                                     const LoadedCheckpoint& from);
@@ -56,6 +61,7 @@ struct Trainer::Impl {
   MetricsLog metrics;
   std::unique_ptr<Prefetcher> ahead;
   train::LossLog losses;
+  TPUErrorHandler handler;
 
   int64_t step = 0, epoch = 0, parts = 1, bad_evaluations = 0;
   nlohmann::json position;         // of the batch that comes next; null before the first
