@@ -11,6 +11,9 @@ install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
   PATTERN "capi/call.h" EXCLUDE PATTERN "capi/client_options.h" EXCLUDE PATTERN "capi/convert.h" EXCLUDE
   PATTERN "plugin/host_cpu.h" EXCLUDE PATTERN "plugin/library.h" EXCLUDE PATTERN "plugin/load_check.h" EXCLUDE
   PATTERN "pjrt/client_core.h" EXCLUDE
+  PATTERN "train/loss_log.h" EXCLUDE PATTERN "train/metrics_log.h" EXCLUDE PATTERN "train/nan_finder.h" EXCLUDE
+  PATTERN "train/optimizer_state.h" EXCLUDE PATTERN "train/signals.h" EXCLUDE PATTERN "train/step_runner.h" EXCLUDE
+  PATTERN "train/trainer_impl.h" EXCLUDE
   PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE
   PATTERN "config/fields.h" EXCLUDE PATTERN "backend/prepared.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
@@ -25,6 +28,7 @@ if(TPUBRIDGE_TORCH)
   set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge INSTALL_RPATH "$ORIGIN;${TPUBRIDGE_TORCH_RPATH}")
   install(TARGETS tpubridge_tpubridge EXPORT tpubridge-device-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT tpubridge-device-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
+  install(TARGETS tpubridge-train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(FILES cmake/torch-targets.cmake DESTINATION ${package_dir} RENAME tpubridge-torch.cmake)
   string(APPEND config "set(TPUBRIDGE_TORCH_HOME \"${TPUBRIDGE_TORCH_HOME}\" CACHE PATH \"The torch that tpubridge was built for\")
 set(TPUBRIDGE_TORCH_RPATH \"${TPUBRIDGE_TORCH_RPATH}\")

@@ -15,6 +15,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -31,6 +33,7 @@ inline constexpr int kInterrupted = 130;
 
 // What the command line asked for.
 struct Invocation {
+  std::vector<std::string> words;  // the whole command line but for the program's name
   bool json = false;
   std::function<int()> body;
 };
@@ -42,6 +45,7 @@ void add_devices(CLI::App& root, Invocation& call);
 void add_run(CLI::App& root, Invocation& call);
 void add_fit(CLI::App& root, Invocation& call);
 void add_cache(CLI::App& root, Invocation& call);
+void add_train(CLI::App& root, Invocation& call);
 void add_validate(CLI::App& root, Invocation& call);
 void add_completion(CLI::App& root, Invocation& call);
 

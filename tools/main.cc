@@ -18,8 +18,8 @@ namespace tpubridge::tools {
 namespace {
 
 // In the order of the help.
-constexpr std::array kCommands = {add_doctor, add_devices,  add_run,       add_fit,
-                                  add_cache,  add_validate, add_completion};
+constexpr std::array kCommands = {add_doctor, add_devices, add_run,      add_fit,
+                                  add_cache,  add_train,   add_validate, add_completion};
 
 TPUBRIDGE_ERROR(UsageError, public virtual Error);
 
@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   CLI::App app("Runs StableHLO programs on TPUs, GPUs and CPUs through PJRT plugins, without Python.",
                "tpubridge");
   Invocation call;
+  call.words.assign(argv + 1, argv + argc);
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text, "Print the versions of the library and of PJRT, and end");
   for (const auto add : kCommands) add(app, call);
