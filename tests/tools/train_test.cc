@@ -110,16 +110,16 @@ TEST(Train, TheDeviceFailsInTheMiddle) {
   };
   const auto whole = train("", "whole");
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
-  const auto lost = train("fail=execute_error:after=30:code=UNAVAILABLE", "lost");
+  const auto lost = train("fail=execute_error:after=15:code=UNAVAILABLE", "lost");
   ASSERT_EQ(lost.code, 0) << lost.out << lost.err;
   EXPECT_EQ(lost.json()["step"], 20);
   EXPECT_EQ(lost.json()["loss"], whole.json()["loss"]);
   EXPECT_THAT(read_file(folder.path() / "lost.jsonl"), HasSubstr("went back"));
-  const auto full = train("fail=execute_oom:after=30", "full");
+  const auto full = train("fail=execute_oom:after=15", "full");
   ASSERT_EQ(full.code, 0) << full.out << full.err;
   EXPECT_NEAR(full.json()["loss"].get<double>(), whole.json()["loss"].get<double>(), 1e-4);
   EXPECT_THAT(read_file(folder.path() / "full.jsonl"), HasSubstr("out_of_memory"));
-  const auto always = train("fail=execute_error:after=30:times=always:code=UNAVAILABLE", "always");
+  const auto always = train("fail=execute_error:after=15:times=always:code=UNAVAILABLE", "always");
   EXPECT_EQ(always.code, 1);
   EXPECT_EQ(always.error()["error_type"], "TPUDeviceError");
 }
