@@ -41,6 +41,7 @@ aot: build
 	@echo "ready: $(BUILD)/bin/tpubridge fit FILE.mlir --tpu v5e"
 
 bench: build
+	@cmake --build $(BUILD) -j $(JOBS) --target tpubridge_bench tpubridge_bench_device tpubridge_workloads
 	@$(BUILD)/bin/tpubridge_bench
 	@$(BUILD)/bin/tpubridge_bench_device
 	@bench/run --build $(BUILD) $(BENCH)
