@@ -38,6 +38,20 @@ void leave(int status, void*) {
   _exit(status);
 }
 
+// Handlers run last in, first out, and what the plugin initialises while it compiles comes after ours: LLVM's
+// tables would be gone while the thread still reads them. The thread-local objects of the thread that ends
+// the process go before any handler, so this one, which is there since the library was loaded, asks for it
+// again.
+struct BeforeTheOthers {
+  ~BeforeTheOthers() { on_exit(leave, nullptr); }
+};
+bool stand_ready() {
+  static thread_local const BeforeTheOthers here;
+  (void)here;
+  return true;
+}
+const bool ready = stand_ready();
+
 }  // namespace
 
 bool run_detached(std::function<void()> body) {
