@@ -40,13 +40,17 @@ def wait(x):
     return jax.block_until_ready(x)
 
 
-def tiny(mode, sizes):
-    f, a, b = jax.jit(lambda a, b: a + b), jnp.ones((8, 8)), jnp.ones((8, 8))
+def repeated(f, *arguments):
+    """A workload of a function of the same arguments."""
     def many(n):
         for _ in range(n):
-            last = f(a, b)
+            last = f(*arguments)
         wait(last)
-    return Workload(lambda: wait(f(a, b)), many)
+    return Workload(lambda: wait(f(*arguments)), many)
+
+
+def tiny(mode, sizes):
+    return repeated(jax.jit(lambda a, b: a + b), jnp.ones((8, 8)), jnp.ones((8, 8)))
 
 
 def chain(mode, sizes):
@@ -55,14 +59,8 @@ def chain(mode, sizes):
         for _ in range(sizes["ops"] // 4):
             x = jnp.maximum(x * b + a, x - b)
         return x
-    f = jax.jit(run)
     a = jax.device_put(np.random.default_rng(1).random(sizes["size"], np.float32))
-    b = jnp.full(sizes["size"], 0.25, jnp.float32)
-    def many(n):
-        for _ in range(n):
-            last = f(a, b)
-        wait(last)
-    return Workload(lambda: wait(f(a, b)), many)
+    return repeated(jax.jit(run), a, jnp.full(sizes["size"], 0.25, jnp.float32))
 
 
 def to_device(mode, sizes):
