@@ -9,8 +9,8 @@
 #include "tpubridge/aot/generations.h"
 #include "tpubridge/backend/prepared.h"
 #include "tpubridge/device/api.h"
-#include "tpubridge/exec/activity.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge {

@@ -58,8 +58,7 @@ double scale_or_default(std::optional<double> scale, const Tensor& q) {
 }
 
 Tensor dense(trace::Value v, const Tensor& like) {
-  const auto g = trace::contiguous(v.shape().dims);
-  return make_tensor(std::move(v), g.sizes, g.strides, like.scalar_type(), like.device());
+  return dense_tensor(std::move(v), like.scalar_type(), like.device());
 }
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
@@ -93,13 +92,11 @@ Forward attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTe
   static const lower::Row* row = lower::find("_scaled_dot_product_fused_attention_overrideable");
   const auto values = std::move(a).record(row, std::move(shapes));
   const Tensor result = dense(values[0], q);
-  const auto rows = trace::contiguous(sums.dims);
-  const Tensor lse =
-      make_tensor(values[1], rows.sizes, rows.strides, at::toOpMathType(q.scalar_type()), q.device());
+  const Tensor lse = dense_tensor(values[1], at::toOpMathType(q.scalar_type()), q.device());
   Tensor seed, offset;
   if (dropout > 0) {
-    seed = make_tensor(values[2], {}, {}, at::kLong, q.device());
-    offset = make_tensor(values[3], {}, {}, at::kLong, q.device());
+    seed = dense_tensor(values[2], at::kLong, q.device());
+    offset = dense_tensor(values[3], at::kLong, q.device());
   }
   after_op(device);
   return {result, lse, Tensor(), Tensor(), q.size(-2), k.size(-2), seed, offset, Tensor()};

@@ -32,10 +32,8 @@ std::vector<at::Tensor> barrier(const std::vector<at::Tensor>& tensors) {
       a.absent();
     static const lower::Row* row = lower::find("tpubridge::barrier");
     const auto values = std::move(a).record(row, std::move(shapes));
-    for (size_t i = 0; i < list.size(); ++i) {
-      const auto g = trace::contiguous(values[i].shape().dims);
-      out[list[i]] = make_tensor(values[i], g.sizes, g.strides, here[i].scalar_type(), here[i].device());
-    }
+    for (size_t i = 0; i < list.size(); ++i)
+      out[list[i]] = dense_tensor(values[i], here[i].scalar_type(), here[i].device());
     after_op(index);
   }
   return out;

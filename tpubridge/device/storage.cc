@@ -210,6 +210,11 @@ at::Tensor tensor_of(size_t bytes, c10::IntArrayRef sizes, c10::IntArrayRef stri
 
 }  // namespace
 
+at::Tensor dense_tensor(Value value, c10::ScalarType dtype, c10::Device device) {
+  const auto g = trace::contiguous(value.shape().dims);
+  return make_tensor(std::move(value), g.sizes, g.strides, dtype, device);
+}
+
 at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                         c10::Device device) {
   return tensor_of(at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype)), sizes, strides,

@@ -38,6 +38,8 @@ void resize_storage(Storage& storage, size_t bytes);        // what is there sta
 // A new tensor of this value. Strides must cover it (contiguous up to a permutation).
 [[nodiscard]] at::Tensor make_tensor(trace::Value value, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                                      c10::ScalarType dtype, c10::Device device);
+// The same, row-major.
+[[nodiscard]] at::Tensor dense_tensor(trace::Value value, c10::ScalarType dtype, c10::Device device);
 [[nodiscard]] at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                                       c10::Device device);
 // An empty storage, and a tensor that looks at one.

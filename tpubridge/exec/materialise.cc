@@ -42,13 +42,13 @@ bool deterministic() {
   return ask && ask();
 }
 
-// Of the program that computes this graph in the present mode.
-Key structure_key(const Graph& graph) {
-  Key key = graph.hash;
+// The program in the present mode: compiled with other options it is another one.
+Key in_this_mode(Key key) {
   if (deterministic()) key[0] ^= 0x9e3779b97f4a7c15ull;
   key[1] ^= user_options_hash();
   return key;
 }
+Key structure_key(const Graph& graph) { return in_this_mode(graph.hash); }
 
 // Thrown where a scope forbids compiling: the values stay pending and can be computed later.
 struct Forbidden : CompilationError {
@@ -96,9 +96,7 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   const std::string platform = client().platform_name();
   const std::string text =
       lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
-  Key key = text_key(text, device_index);
-  if (deterministic()) key[1] ^= 0x9e3779b97f4a7c15ull;
-  key[0] ^= user_options_hash();
+  const Key key = in_this_mode(text_key(text, device_index));
   if (auto known = find_text(key, structure_key(graph))) {
     count_execution(false, 0);
     return known;
@@ -212,8 +210,7 @@ trace::Value compute_aside(const Value& value) {
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
   auto outputs = run(*program_of(graph, device_index, "beside a recording"), graph, device_index);
-  return trace::Node::leaf(std::make_shared<BufferData>(std::move(outputs[0]), device_index), value.shape(),
-                           device_index);
+  return leaf_of(std::move(outputs[0]), value.shape(), device_index);
 }
 
 void after_op(int device) {

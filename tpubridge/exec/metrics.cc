@@ -8,8 +8,6 @@
 #include <mutex>
 #include <vector>
 
-#include "tpubridge/exec/activity.h"
-
 #include "tpubridge/exec/ledger.h"
 
 namespace tpubridge {

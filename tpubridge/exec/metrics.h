@@ -54,7 +54,9 @@ void count_tier(bool swapped);  // a quick program was begun, or has its place t
 // Lines that stand at the end of report(); what is above exec/ adds its own.
 void add_to_report(std::string (*lines)());
 
-[[nodiscard]] int64_t compile_count();  // without a copy of the whole record
+// Without a copy of the whole record.
+[[nodiscard]] int64_t compile_count();
+[[nodiscard]] int64_t execution_count();
 [[nodiscard]] int64_t fallback_count();
 
 }  // namespace exec

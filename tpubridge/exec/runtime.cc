@@ -78,6 +78,10 @@ BufferData::BufferData(pjrt::Buffer b, int d)
 }
 BufferData::~BufferData() { count_device_bytes(device, -bytes); }
 
+trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device) {
+  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), device), shape, device);
+}
+
 const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
   check_process();
   const auto& data = leaf.data(index);
@@ -91,7 +95,7 @@ trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t
   check_memory(index, shape.bytes(), "copying " + shape.str() + " to the device");
   auto buffer = client().to_device(pjrt::HostArray{data, shape, std::move(byte_strides)}, device(index));
   count_to_device(shape.bytes());
-  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), index), shape, index);
+  return leaf_of(std::move(buffer), shape, index);
 }
 
 void to_host(const trace::Value& value, void* to, size_t bytes) {
@@ -102,7 +106,7 @@ void to_host(const trace::Value& value, void* to, size_t bytes) {
 trace::Value copy_to(const trace::Value& value, int index) {
   check_memory(index, value.shape().bytes(), "copying " + value.shape().str() + " between devices");
   auto buffer = buffer_of(*value.node(), value.index()).copy_to(device(index));
-  return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), index), value.shape(), index);
+  return leaf_of(std::move(buffer), value.shape(), index);
 }
 
 }  // namespace tpubridge::exec

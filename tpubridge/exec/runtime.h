@@ -30,6 +30,9 @@ struct BufferData : trace::DeviceData {
   int device;
 };
 
+// A computed value of the trace: what this buffer holds, shaped as the trace sees it.
+[[nodiscard]] trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device);
+
 // Host memory to the device; `byte_strides` empty: dense. The memory may be reused when this returns.
 [[nodiscard]] trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides,
                                      int device);

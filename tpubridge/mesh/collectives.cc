@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/device/api.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/cache.h"
@@ -61,13 +62,10 @@ std::vector<at::Tensor> run(const char* operation, const std::vector<at::Tensor>
   for (const auto& v : values) arguments.push_back({&exec::buffer_of(*v.node(), v.index())});
   auto outputs = found.program->execute_all(arguments);
   std::vector<at::Tensor> out;
-  const auto geometry = trace::contiguous(shape.dims);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int index = tensors[i].device().index();
-    auto value =
-        trace::Node::leaf(std::make_shared<exec::BufferData>(std::move(outputs[i][0]), index), shape, index);
-    out.push_back(device::make_tensor(std::move(value), geometry.sizes, geometry.strides,
-                                      tensors[i].scalar_type(), tensors[i].device()));
+    out.push_back(device::dense_tensor(exec::leaf_of(std::move(outputs[i][0]), shape, index),
+                                       tensors[i].scalar_type(), tensors[i].device()));
   }
   return out;
 }
@@ -134,7 +132,7 @@ void barrier() {
   std::vector<at::Tensor> tokens;
   for (int i = 0; i < exec::device_count(); ++i)
     tokens.push_back(at::zeros({}, at::TensorOptions(at::kInt).device(c10::DeviceType::PrivateUse1, i)));
-  for (const at::Tensor& t : all_reduce(tokens)) (void)t.cpu();
+  sync(all_reduce(tokens));
 }
 
 }  // namespace tpubridge
