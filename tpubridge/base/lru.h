@@ -90,6 +90,12 @@ class LruCache {
     return index_.contains(key);
   }
 
+  [[nodiscard]] std::optional<Value> peek(const Key& key) const {  // nor does this
+    const std::lock_guard lock(mutex_);
+    const auto it = index_.find(key);
+    return it == index_.end() ? std::nullopt : std::optional<Value>(it->second->value);
+  }
+
   bool remove(const Key& key) {  // whether it was there; no eviction is counted
     Entries dropped;
     const std::lock_guard lock(mutex_);
