@@ -37,7 +37,8 @@ TEST(ConfigJson, HasEveryFieldUnderItsName) {
     "hardware": {"tpu": {
       "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9,
       "xla_optimization_level": 2, "enable_jax_integration": false, "jax_backend": "tpu", "cache_max_size": 100,
-      "compilation_timeout_seconds": 300, "v6e_memory_gb": null, "v7_memory_gb": null,
+      "compilation_timeout_seconds": 300, "allocation_history_retention_seconds": 3600,
+      "monitoring_interval_seconds": 1, "monitoring_duration_seconds": 60, "v6e_memory_gb": null, "v7_memory_gb": null,
       "enable_strict_validation": false, "enable_xla_cache": true}}})"));
 }
 
@@ -109,7 +110,8 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
     for (const json& bad :
          {json::array(), json::object(), json("nonsense"), json(true), json(1.5), json(7)}) {
       const bool text = at.back() == "xla_flags" || at.back() == "plugin" || at.back() == "cache_dir";
-      const bool number = good.is_number_float() || at.back().ends_with("_gb");
+      const bool number =
+          good.is_number_float() || at.back().ends_with("_gb") || at.back().starts_with("monitoring_");
       if ((text && bad.is_string()) ||
           (good.is_boolean() && bad.is_boolean() && at.back() != "enable_jax_integration") ||
           (number && bad.is_number()) || (good.is_number_integer() && bad.is_number_integer()))
@@ -131,7 +133,7 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
   for (const char* section : {"/validation", "/runtime", "/hardware/tpu"})
     for (const auto& [key, value] : whole[json::json_pointer(section)].items())
       spoil(json::json_pointer(std::string(section) + "/" + key));
-  EXPECT_EQ(fields, 2 + 2 + 7 + 16);
+  EXPECT_EQ(fields, 2 + 2 + 7 + 19);
 }
 
 TEST(ConfigJson, OutOfRangeNamesFieldValueAndRange) {

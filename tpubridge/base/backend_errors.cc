@@ -31,4 +31,11 @@ TPUModelPreparationError model_preparation_error(const std::string& model, const
                                   Code::failed_precondition);
 }
 
+TPUMemoryPoolError memory_pool_error(const std::string& pool_id, const std::string& operation,
+                                     const std::string& error, std::string hint) {
+  return TPUMemoryPoolError("Memory pool '" + pool_id + "' " + operation + " failed: " + error,
+                            {{"pool_id", pool_id}, {"operation", operation}}, std::move(hint),
+                            Code::invalid_argument);
+}
+
 }  // namespace tpubridge

@@ -23,4 +23,11 @@ TPUBRIDGE_ERROR(TPUModelPreparationError, public virtual TPUBackendError);
                                                                const std::string& error, Details more = {},
                                                                std::string hint = {});
 
+// A memory pool cannot do what it was asked: sizes that make no sense; in strict mode also a pool that is not
+// there, a tensor that is not its own, or one that was returned already.
+TPUBRIDGE_ERROR(MemoryPoolError, public virtual Error);
+TPUBRIDGE_ERROR(TPUMemoryPoolError, public virtual MemoryPoolError, public virtual TPUMemoryError);
+[[nodiscard]] TPUMemoryPoolError memory_pool_error(const std::string& pool_id, const std::string& operation,
+                                                   const std::string& error, std::string hint = {});
+
 }  // namespace tpubridge

@@ -46,8 +46,11 @@ struct TPUConfig {
   Setting<int64_t> xla_optimization_level = standard(2);  // 0 debug, 1 basic, 2 and 3 aggressive
   Setting<bool> enable_jax_integration = standard(false);
   Setting<std::string> jax_backend = standard("tpu");
-  Setting<int64_t> cache_max_size = standard(100);                        // programs; 0: off
-  Setting<int64_t> compilation_timeout_seconds = standard(300);           // 0: none
+  Setting<int64_t> cache_max_size = standard(100);                         // programs; 0: off
+  Setting<int64_t> compilation_timeout_seconds = standard(300);            // 0: none
+  Setting<int64_t> allocation_history_retention_seconds = standard(3600);  // 0: nothing is kept
+  Setting<double> monitoring_interval_seconds = standard(1.0);
+  Setting<double> monitoring_duration_seconds = standard(60.0);
   Setting<std::optional<double>> v6e_memory_gb = standard(std::nullopt);  // of a chip; without it 32
   Setting<std::optional<double>> v7_memory_gb = standard(std::nullopt);   // of a chip; without it 192
   Setting<bool> enable_strict_validation = standard(false);

@@ -8,6 +8,7 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/exec/peak.h"
 
 namespace tpubridge {
 namespace {
@@ -43,6 +44,11 @@ std::atomic<int64_t>& limit() {
 DeviceMemory device_memory(int device) {
   const Account& a = account(device);
   return {a.live, a.peak, limit()};
+}
+
+void reset_peak_memory(int device) {
+  Account& a = account(device);
+  a.peak = a.live.load();
 }
 
 DeviceMemory all_device_memory() { return {total().live, total().peak, limit()}; }
