@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/device/check.h"
+#include "tpubridge/train/trainer.h"
 
 namespace tpubridge {
 namespace {
@@ -148,6 +149,31 @@ TEST(DynamicShapes, ADataSourceOfFewLengths) {
   EXPECT_EQ(source.position(), 7) << "it stands where the other stands";
   EXPECT_EQ(data->position(), 7);
   EXPECT_EQ(data->next()->at(2).sum().item<int64_t>(), 16);
+}
+
+// Trained on padded batches with the mask, a model becomes what it becomes on the CPU without padding.
+TEST(DynamicShapes, PaddingDoesNotChangeTraining) {
+  const auto trained = [](torch::Device device, bool padded) {
+    torch::nn::Linear model(1, 1);
+    torch::NoGradGuard no_grad;
+    model->weight.fill_(0.5);
+    model->bias.fill_(0.25);
+    model->to(device);
+    torch::optim::SGD sgd(model->parameters(), 0.05);
+    const LossFunction loss = [&](const Batch& b) {
+      const auto miss = (model->forward(b[0].unsqueeze(-1)).squeeze(-1) - b[1]).square();
+      return padded ? (miss * b[2]).sum() / b[2].sum() : miss.mean();
+    };
+    Growing source;
+    const auto data = DynamicShapeManager(64, 16).optimize_dataloader(source);
+    torch::AutoGradMode grad(true);
+    Trainer trainer(model.ptr(), loss, sgd, {.steps = 30});
+    EXPECT_EQ(trainer.train(padded ? *data : source).step, 30);
+    return torch::cat({model->weight.detach().cpu().flatten(), model->bias.detach().cpu()});
+  };
+  const auto want = trained(torch::kCPU, false);
+  EXPECT_GT(want.sum().item<float>(), 2.5) << "it learns: the sum goes to 3";
+  expect_close(trained(tpu(), true), want, 5);
 }
 
 }  // namespace

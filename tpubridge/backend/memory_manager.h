@@ -6,8 +6,9 @@
 //   if (auto t = manager.get_tensor_from_pool(pool)) { …; manager.return_tensor_to_pool(pool, *t); }
 //   manager.get_memory_stats().allocated_memory;
 //
-// All figures are live: the ledger's (exec/ledger.h), against the budget that apply() enforces. May be used
-// by several threads. Wrong sizes and what goes past the budget are told before anything is allocated.
+// All figures are live: the ledger's (exec/ledger.h), against the budget that apply() enforces. Figures,
+// allocation, pools and monitoring may be used by several threads. Wrong sizes and what goes past the budget
+// are told before anything is allocated.
 #pragma once
 
 #include <optional>
