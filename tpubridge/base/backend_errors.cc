@@ -1,5 +1,7 @@
 #include "tpubridge/base/backend_errors.h"
 
+#include "tpubridge/base/log.h"
+
 namespace tpubridge {
 namespace {
 
@@ -29,6 +31,17 @@ TPUModelPreparationError model_preparation_error(const std::string& model, const
   return TPUModelPreparationError("TPU model preparation for '" + model + "' failed: " + error,
                                   joined({{"model", model}}, std::move(more)), std::move(hint),
                                   Code::failed_precondition);
+}
+
+TPUOptimizationError optimization_error(const std::string& type, const std::string& error, Details more,
+                                        std::string hint) {
+  return TPUOptimizationError("Optimization (" + type + ") failed: " + error,
+                              joined({{"optimization_type", type}}, std::move(more)), std::move(hint),
+                              Code::failed_precondition);
+}
+
+void warn_instead(std::string_view event, const Error& error) {
+  log::warn(event, {{"problem", error.type_name() + ": " + error.message()}});
 }
 
 }  // namespace tpubridge

@@ -23,4 +23,18 @@ TPUBRIDGE_ERROR(TPUModelPreparationError, public virtual TPUBackendError);
                                                                const std::string& error, Details more = {},
                                                                std::string hint = {});
 
+// A pass of an optimizer failed.
+TPUBRIDGE_ERROR(OptimizationError, public virtual Error);
+TPUBRIDGE_ERROR(TPUOptimizationError, public virtual OptimizationError, public virtual TPUBackendError);
+[[nodiscard]] TPUOptimizationError optimization_error(const std::string& type, const std::string& error,
+                                                      Details more = {}, std::string hint = {});
+
+// What a strict mode throws is a warning in the log otherwise: `event problem="Class: message"`.
+void warn_instead(std::string_view event, const Error& error);
+template <class E>
+void raise_or_warn(const E& error, bool strict, std::string_view event) {
+  if (strict) throw error;
+  warn_instead(event, error);
+}
+
 }  // namespace tpubridge
