@@ -9,6 +9,7 @@
 #include "tests/pjrt/fake.h"
 #include "tpubridge/backend/tpu_backend.h"
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/device/compute_type.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/train/checkpoint_folder.h"
 
@@ -92,22 +93,106 @@ TEST_F(Backend, AModelAtO0IsOnlyMoved) {
   expect_close(net->forward(b.prepare_data(ids)), want);
 }
 
+using L = OptimizationLevel;
+
+std::vector<std::optional<torch::ScalarType>> types_of(const torch::nn::Module& model) {
+  std::vector<std::optional<torch::ScalarType>> out;
+  for (const auto& p : model.parameters()) {
+    EXPECT_EQ(p.scalar_type(), torch::kFloat) << "master weights stay";
+    out.push_back(compute_type(p));
+  }
+  return out;
+}
+
+// By hand on the CPU: f32, but for the layers that compute in bf16.
+torch::Tensor by_hand(Net& net, const torch::Tensor& ids, bool embedding_in_bf16) {
+  const auto narrow = [](torch::nn::Linear& l, const torch::Tensor& x) {
+    return torch::linear(x.to(torch::kBFloat16), l->weight.to(torch::kBFloat16), l->bias.to(torch::kBFloat16))
+        .to(torch::kFloat);
+  };
+  auto x = net->embed(ids);
+  if (embedding_in_bf16) x = x.to(torch::kBFloat16).to(torch::kFloat);
+  return narrow(net->last, torch::relu(net->norm(narrow(net->first, x))));
+}
+
 TEST_F(Backend, MixedPrecision) {
   TPUBackend b(in(TPUPrecision::bfloat16));
-  Net net;
-  b.prepare_model(net);
-  EXPECT_EQ(net->first->weight.scalar_type(), torch::kBFloat16);
-  EXPECT_EQ(net->embed->weight.scalar_type(), torch::kBFloat16);
-  EXPECT_EQ(net->steps.scalar_type(), torch::kLong);
-  Net host;  // the same by hand
-  {
-    torch::NoGradGuard no_grad;
-    for (const auto& p : net->named_parameters()) host->named_parameters()[p.key()].set_data(p.value().cpu());
-  }
   const auto ids = torch::arange(6) % 10;
-  const auto before = metrics().fallback_count();
-  expect_close(net->forward(b.prepare_data(ids)), host->forward(ids), 2);
-  EXPECT_EQ(metrics().fallback_count(), before) << "all of it runs on the device";
+  for (const auto level : {L::O1, L::O2, L::O3}) {
+    Net net;
+    const auto want = by_hand(net, ids, level == L::O3), f32 = net->forward(ids);
+    b.prepare_model(net, level);
+    const auto bf16 = torch::kBFloat16, table = level == L::O3 ? bf16 : torch::kFloat;
+    EXPECT_THAT(types_of(*net),
+                testing::ElementsAre(table, bf16, bf16, torch::kFloat, torch::kFloat, bf16, bf16));
+    EXPECT_EQ(net->steps.scalar_type(), torch::kLong);
+    const auto before = metrics().fallback_count();
+    const auto got = net->forward(b.prepare_data(ids));
+    EXPECT_EQ(got.scalar_type(), torch::kFloat);
+    EXPECT_LT((got.cpu() - want).abs().max().item<float>(), 2e-3) << "roundings differ in the last place";
+    EXPECT_GT((got.cpu() - f32).abs().max().item<float>(), 1e-5) << "nothing was rounded";
+    EXPECT_EQ(metrics().fallback_count(), before) << "all of it runs on the device";
+  }
+}
+
+TEST_F(Backend, TheConfigurationsLevel) {
+  Config c = in(TPUPrecision::bfloat16);
+  for (const auto& [level, table] : {std::pair{Optimization::conservative, torch::kFloat},
+                                     {Optimization::balanced, torch::kFloat},
+                                     {Optimization::aggressive, torch::kBFloat16}}) {
+    c.optimization_level = level;
+    TPUBackend b(c);
+    Net net;
+    b.prepare_model(net);
+    EXPECT_EQ(compute_type(net->embed->weight), table);
+    EXPECT_EQ(compute_type(net->last->weight), torch::kBFloat16);
+  }
+}
+
+// What a layer is given need not have the type that it computes in, and what it gives suits the next one.
+TEST_F(Backend, TypesMeetInsideAModel) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::nn::Sequential model(torch::nn::Conv1d(3, 4, 3), torch::nn::BatchNorm1d(4), torch::nn::Flatten(),
+                              torch::nn::Linear(24, 5),
+                              torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})));
+  torch::nn::GRU gru(5, 3);
+  const auto x = torch::sin(torch::arange(48).view({2, 3, 8}) * 0.3);
+  model->eval();
+  const auto want = std::get<0>(gru->forward(model->forward(x).unsqueeze(0)));
+  for (const auto level : {L::O1, L::O3}) {
+    b.prepare_model(model, level);
+    b.prepare_model(gru, level);
+    for (const auto& given : {x.to(b.device()), b.prepare_data(x)}) {
+      const auto got = std::get<0>(gru->forward(model->forward(given).unsqueeze(0)));
+      EXPECT_EQ(got.scalar_type(), torch::kFloat);
+      EXPECT_LT((got.cpu() - want).abs().max().item<float>(), 2e-2);
+      c10::InferenceMode inference;
+      EXPECT_LT(
+          (model->forward(given).cpu() - model->forward(x.to(b.device())).cpu()).abs().max().item<float>(),
+          5e-2);
+    }
+  }
+}
+
+TEST_F(Backend, GradientsAndMasterWeightsAreF32) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::nn::Linear model(4, 3), host(4, 3);
+  {
+    torch::NoGradGuard quiet;
+    host->weight.copy_(model->weight);
+    host->bias.copy_(model->bias);
+  }
+  b.prepare_model(model);
+  torch::optim::SGD sgd(model->parameters(), 1e-4);  // bf16 weights would not move at all
+  const auto x = torch::linspace(-1, 1, 32).view({8, 4});
+  model->forward(b.prepare_data(x)).square().mean().backward();
+  host->forward(x).square().mean().backward();
+  EXPECT_EQ(model->weight.grad().scalar_type(), torch::kFloat);
+  EXPECT_LT((model->weight.grad().cpu() - host->weight.grad()).abs().max().item<float>(), 1e-2);
+  const auto before = model->weight.detach().cpu();
+  sgd.step();
+  expect_close(model->weight, before - 1e-4 * model->weight.grad().cpu());
+  EXPECT_FALSE(model->weight.cpu().equal(before));
 }
 
 TEST_F(Backend, RunningStatisticsStayInF32) {
@@ -115,27 +200,28 @@ TEST_F(Backend, RunningStatisticsStayInF32) {
   torch::nn::BatchNorm1d norm(4), host(4);
   torch::nn::Sequential model(torch::nn::Linear(4, 4), norm);
   b.prepare_model(model);
-  EXPECT_EQ(norm->weight.scalar_type(), torch::kFloat);
   EXPECT_EQ(norm->running_mean.scalar_type(), torch::kFloat);
-  EXPECT_EQ(model->ptr<torch::nn::LinearImpl>(0)->weight.scalar_type(), torch::kBFloat16);
   const auto x = (torch::arange(32) % 7).to(torch::kBFloat16).view({8, 4});
-  expect_close(norm->forward(x.to(b.device())), host->forward(x), 2);
+  expect_close(norm->forward(x.to(b.device())), host->forward(x.to(torch::kFloat)));
   expect_close(norm->running_mean, host->running_mean);
   expect_close(norm->running_var, host->running_var);
 }
 
 TEST_F(Backend, PrecisionAlwaysWins) {
-  for (const auto& [config, type] : {std::pair{in(TPUPrecision::float32), torch::kFloat},
-                                     {in(TPUPrecision::bfloat16, /*mixed=*/false), torch::kFloat},
-                                     {in(TPUPrecision::float16), torch::kHalf},
-                                     {in(TPUPrecision::float64), torch::kDouble}}) {
+  for (const auto& [config, kept, computed, data] :
+       {std::tuple{in(TPUPrecision::float32), torch::kFloat, std::optional<torch::ScalarType>(),
+                   torch::kFloat},
+        {in(TPUPrecision::bfloat16, /*mixed=*/false), torch::kFloat, {}, torch::kFloat},
+        {in(TPUPrecision::float16), torch::kFloat, torch::kHalf, torch::kHalf},
+        {in(TPUPrecision::float64), torch::kDouble, {}, torch::kDouble}}) {
     TPUBackend b(config);
-    for (const auto level : {OptimizationLevel::O1, OptimizationLevel::O2, OptimizationLevel::O3}) {
+    for (const auto level : {L::O1, L::O2, L::O3}) {
       torch::nn::Linear model(2, 2);
       b.prepare_model(model, level);
-      EXPECT_EQ(model->weight.scalar_type(), type);
+      EXPECT_EQ(model->weight.scalar_type(), kept);
+      EXPECT_EQ(compute_type(model->weight), computed);
     }
-    EXPECT_EQ(b.prepare_data(torch::ones({2})).scalar_type(), type);
+    EXPECT_EQ(b.prepare_data(torch::ones({2})).scalar_type(), data);
   }
 }
 
@@ -146,10 +232,13 @@ TEST_F(Backend, ThePreparedModelsAreKnownByModelAndLevel) {
   EXPECT_EQ(b.get_memory_stats().model_cache_stats.misses, 1u);
   b.prepare_model(model, OptimizationLevel::O0);
   EXPECT_EQ(b.get_memory_stats().model_cache_stats.hits, 1u);
-  EXPECT_EQ(model->weight.scalar_type(), torch::kFloat);
+  EXPECT_EQ(compute_type(model->weight), std::nullopt);
   b.prepare_model(model, OptimizationLevel::O2);
-  EXPECT_EQ(model->weight.scalar_type(), torch::kBFloat16) << "another level is not a hit";
-  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 2u);
+  EXPECT_EQ(compute_type(model->weight), torch::kBFloat16) << "another level is not a hit";
+  b.prepare_model(model, OptimizationLevel::O0);
+  EXPECT_EQ(compute_type(model->weight), std::nullopt) << "it was at this level before, but is not now";
+  b.prepare_model(model, OptimizationLevel::O2);
+  EXPECT_EQ(b.get_memory_stats().model_cache_stats.size, 1u);
   model->to(torch::kCPU);
   b.prepare_model(model, OptimizationLevel::O2);
   EXPECT_EQ(model->weight.device(), b.device()) << "a model that went away is brought back";
@@ -221,13 +310,13 @@ TEST_F(Backend, TorchScript) {
   torch::jit::Module module("Scaled");
   module.register_parameter("weight", torch::full({3}, 2.0f), false);
   module.register_buffer("count", torch::ones({1}, torch::kLong));
-  module.define("def forward(self, x):\n  return x * self.weight + self.count\n");
+  module.define("def forward(self, x):\n  return torch.matmul(x, self.weight) + self.count\n");
   b.prepare_model(module);
-  EXPECT_EQ(module.attr("weight").toTensor().scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(compute_type(module.attr("weight").toTensor()), torch::kFloat) << "no Linear";
   EXPECT_EQ(module.attr("count").toTensor().scalar_type(), torch::kLong);
-  const auto y = module.forward({b.prepare_data(torch::full({3}, 3.0f))}).toTensor();
-  EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
-  EXPECT_EQ(y.sum().item<float>(), 21);
+  const auto y = module.forward({b.prepare_data(torch::full({2, 3}, 3.0f))}).toTensor();
+  EXPECT_EQ(y.scalar_type(), torch::kFloat);
+  EXPECT_EQ(y.sum().item<float>(), 38);
   b.prepare_model(module);
   EXPECT_EQ(b.get_memory_stats().model_cache_stats.hits, 1u);
 }
@@ -268,6 +357,21 @@ TEST_F(Backend, ForInferenceInAnotherType) {
   torch::nn::Linear model(2, 2);
   b.optimize_for_inference(model, torch::kHalf);
   EXPECT_EQ(model->weight.scalar_type(), torch::kHalf);
+}
+
+TEST_F(Backend, ForInferenceParametersTakeHalfTheMemory) {
+  TPUBackend b(in(TPUPrecision::bfloat16));
+  torch::nn::Linear model(4, 4);
+  const auto x = torch::linspace(-1, 1, 8).view({2, 4});
+  b.prepare_model(model);
+  const auto want = model->forward(x.to(b.device())).cpu();
+  b.optimize_for_inference(model);
+  EXPECT_EQ(model->weight.scalar_type(), torch::kBFloat16);
+  const auto got = model->forward(x.to(b.device())).cpu();
+  EXPECT_EQ(got.scalar_type(), torch::kFloat);
+  EXPECT_TRUE(got.equal(want));
+  b.optimize_for_training(model);
+  EXPECT_EQ(model->weight.scalar_type(), torch::kFloat) << "there are master weights again";
 }
 
 TEST_F(Backend, ForTraining) {

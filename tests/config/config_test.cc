@@ -20,6 +20,7 @@ TEST(TPUConfig, Defaults) {
   EXPECT_EQ(c.precision.value(), TPUPrecision::bfloat16);
   EXPECT_TRUE(c.mixed_precision);
   EXPECT_EQ(c.memory_fraction.value(), 0.90);
+  EXPECT_TRUE(c.gradient_checkpointing);
   EXPECT_EQ(c.xla_optimization_level.value(), 2);
   EXPECT_FALSE(c.enable_jax_integration);
   EXPECT_EQ(c.jax_backend.value(), "tpu");
@@ -36,6 +37,7 @@ TEST(Config, Defaults) {
   const Config c;
   EXPECT_EQ(c.mode(), Mode::none);
   EXPECT_EQ(c.seed.value(), 42);
+  EXPECT_EQ(c.optimization_level.value(), Optimization::balanced);
   EXPECT_TRUE(c.validation.enabled);
   EXPECT_FALSE(c.validation.strict);
   EXPECT_EQ(c.runtime.plugin.value(), "");
@@ -96,12 +98,16 @@ TEST(Config, Inference) {
   EXPECT_EQ(c.mode(), Mode::inference);
   EXPECT_TRUE(c.hardware.tpu.mixed_precision);
   EXPECT_EQ(c.hardware.tpu.cache_max_size, 200);
+  EXPECT_FALSE(c.hardware.tpu.gradient_checkpointing);
+  EXPECT_EQ(c.optimization_level, Optimization::aggressive);
   EXPECT_FALSE(c.validation.enabled);
 }
 
 TEST(Config, Training) {
   const Config c = Config::for_training();
   EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 2);
+  EXPECT_TRUE(c.hardware.tpu.gradient_checkpointing);
+  EXPECT_EQ(c.optimization_level, Optimization::balanced);
   EXPECT_TRUE(c.validation.enabled);
 }
 
@@ -112,6 +118,7 @@ TEST(Config, Development) {
   EXPECT_TRUE(c.hardware.tpu.enable_strict_validation);
   EXPECT_EQ(c.hardware.tpu.xla_optimization_level, 0);
   EXPECT_TRUE(c.validation.strict);
+  EXPECT_EQ(c.optimization_level, Optimization::conservative);
   EXPECT_EQ(c.runtime.log_level, log::Level::debug);
 }
 

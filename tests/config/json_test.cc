@@ -30,12 +30,12 @@ std::shared_ptr<TPUConfigurationError> refused_tpu(const std::string& inner) {
 TEST(ConfigJson, HasEveryFieldUnderItsName) {
   const json out = json::parse(Config().to_json());
   EXPECT_EQ(out, json::parse(R"({
-    "mode": "none", "seed": 42,
+    "mode": "none", "seed": 42, "optimization_level": "balanced",
     "validation": {"enabled": true, "strict": false},
     "runtime": {"plugin": "", "cpu_devices": 1, "cache_dir": "", "cache_size_mb": 4096, "fallback": "warn",
                 "graph_limit": 20000, "log_level": "warn"},
     "hardware": {"tpu": {
-      "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9,
+      "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9, "gradient_checkpointing": true,
       "xla_optimization_level": 2, "enable_jax_integration": false, "jax_backend": "tpu", "cache_max_size": 100,
       "compilation_timeout_seconds": 300, "allocation_history_retention_seconds": 3600,
       "monitoring_interval_seconds": 1, "monitoring_duration_seconds": 60, "v6e_memory_gb": null, "v7_memory_gb": null,
@@ -133,7 +133,7 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
   for (const char* section : {"/validation", "/runtime", "/hardware/tpu"})
     for (const auto& [key, value] : whole[json::json_pointer(section)].items())
       spoil(json::json_pointer(std::string(section) + "/" + key));
-  EXPECT_EQ(fields, 2 + 2 + 7 + 19);
+  EXPECT_EQ(fields, 3 + 2 + 7 + 20);
 }
 
 TEST(ConfigJson, OutOfRangeNamesFieldValueAndRange) {

@@ -26,23 +26,23 @@ const TPURuntime kV5p{true, "TPU v5", 4, 100'000'000'000, ""};
 
 TEST(Validation, WithoutATpu) {
   const auto s = validate_tpu_configuration({});
-  EXPECT_EQ(counts(s), (Counts{6, 5, 1, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{7, 6, 1, 0, 0}));
   EXPECT_TRUE(s.is_valid());
   EXPECT_EQ(s.success_rate(), 1.0);
   EXPECT_EQ(told(s, ValidationStatus::passed),
             (std::vector<std::string>{"TPU version valid: v5e", "TPU topology valid: single",
                                       "precision valid: bfloat16", "memory fraction valid: 0.9",
-                                      "XLA optimization level valid: 1"}));
+                                      "gradient checkpointing is on", "XLA optimization level valid: 1"}));
   EXPECT_EQ(told(s, ValidationStatus::warning),
             std::vector<std::string>{"no TPU is available here: programs run on a simulated one"});
   EXPECT_EQ(s.reports[0].name, "test_0");
-  EXPECT_EQ(s.reports[5].name, "test_5");
+  EXPECT_EQ(s.reports[6].name, "test_6");
   EXPECT_EQ(s.reports[3].status, ValidationStatus::warning) << "the order is the reference's";
 }
 
 TEST(Validation, WithATpu) {
   const auto s = validate_tpu_configuration({}, kV5p);
-  EXPECT_EQ(counts(s), (Counts{8, 8, 0, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{9, 9, 0, 0, 0}));
   EXPECT_EQ(s.reports[0].message, "TPU version valid: v5p");
   EXPECT_EQ(s.reports[4].message, "device: TPU v5");
   EXPECT_EQ(s.reports[5].message, "world size: 4");
@@ -58,7 +58,7 @@ TEST(Validation, ATpuThatCannotBeOpenedIsAWarning) {
 
 TEST(Validation, SingleWithSeveralDevices) {
   const auto s = validate_tpu_configuration({.topology = TPUTopology::single}, kV5p);
-  EXPECT_EQ(counts(s), (Counts{9, 8, 1, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{10, 9, 1, 0, 0}));
   EXPECT_EQ(told(s, ValidationStatus::warning)[0], "there are 4 devices, but the topology is set to single");
   EXPECT_EQ(s.reports[6].detail("field"), "hardware.tpu.topology");
 }
@@ -68,7 +68,7 @@ TEST(Validation, WhatIsDoubtful) {
                                              .precision = TPUPrecision::float64,
                                              .memory_fraction = 0.5,
                                              .xla_optimization_level = 1});
-  EXPECT_EQ(counts(s), (Counts{8, 4, 4, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{9, 5, 4, 0, 0}));
   EXPECT_TRUE(s.is_valid());
   EXPECT_EQ(s.recommendations().size(), 4u);
   EXPECT_THAT(told(s, ValidationStatus::warning),
@@ -80,15 +80,21 @@ TEST(Validation, WhatIsDoubtful) {
               testing::Contains("XLA optimization level 2 may be less stable on a v5e"));
 }
 
+TEST(Validation, WithoutCheckpointing) {
+  const auto s = validate_tpu_configuration({.gradient_checkpointing = false});
+  EXPECT_EQ(counts(s), (Counts{7, 5, 2, 0, 0}));
+  EXPECT_EQ(s.reports[5].detail("field"), "hardware.tpu.gradient_checkpointing");
+}
+
 TEST(Validation, WhatIsWrong) {
   TPUConfig c{.memory_fraction = 1.5, .xla_optimization_level = 7, .cache_max_size = -1};
   c.version = static_cast<TPUVersion>(77);
   c.topology = static_cast<TPUTopology>(77);
   c.xla_flags = "--nonsense";
   const auto s = validate_tpu_configuration(c);
-  EXPECT_EQ(counts(s), (Counts{8, 1, 1, 6, 0}));
+  EXPECT_EQ(counts(s), (Counts{9, 2, 1, 6, 0}));
   EXPECT_FALSE(s.is_valid());
-  EXPECT_DOUBLE_EQ(s.success_rate(), 2.0 / 8);
+  EXPECT_DOUBLE_EQ(s.success_rate(), 3.0 / 9);
   EXPECT_EQ(told(s, ValidationStatus::failed)[2],
             "Invalid configuration for 'hardware.tpu.memory_fraction': 1.5 - it must be 0.1 to 1");
 }
@@ -111,9 +117,9 @@ TEST(Validation, StrictThrowsTheTypedError) {
 
 TEST(Validation, AWholeConfiguration) {
   Config c;
-  EXPECT_EQ(counts(validate(c)), (Counts{6, 5, 1, 0, 0}));
+  EXPECT_EQ(counts(validate(c)), (Counts{7, 6, 1, 0, 0}));
   c.runtime.cpu_devices = 0;
-  EXPECT_EQ(counts(validate(c)), (Counts{7, 5, 1, 1, 0}));
+  EXPECT_EQ(counts(validate(c)), (Counts{8, 6, 1, 1, 0}));
   c.validation.strict = true;
   EXPECT_THROW((void)validate(c), TPUValidationError);
   c.validation.enabled = false;
@@ -124,11 +130,11 @@ TEST(Validation, AWholeConfiguration) {
 TEST(Validation, Json) {
   const auto out = nlohmann::json::parse(validate_tpu_configuration({}).to_json());
   EXPECT_EQ(out["is_valid"], true);
-  EXPECT_EQ(out["total_tests"], 6);
+  EXPECT_EQ(out["total_tests"], 7);
   EXPECT_EQ(out["warnings"], 1);
   EXPECT_EQ(out["reports"][3]["status"], "warning");
   EXPECT_EQ(out["reports"][3]["metadata"]["recommendation"], "`tpubridge doctor` says what is missing.");
-  EXPECT_EQ(out["reports"].size(), 6u);
+  EXPECT_EQ(out["reports"].size(), 7u);
 }
 
 // A document is looked at whole: nothing is told twice, nothing that failed is called valid.
@@ -137,12 +143,12 @@ TEST(Validation, OfADocument) {
       R"({"sed": 1, "runtime": {"plugin": "cpu", "cpu_devices": 0},
           "hardware": {"tpu": {"version": "v9", "memory_fraction": 2}}})",
       "run.json");
-  EXPECT_EQ(counts(out.summary), (Counts{8, 3, 1, 4, 0}));
+  EXPECT_EQ(counts(out.summary), (Counts{9, 4, 1, 4, 0}));
   EXPECT_EQ(told(out.summary, ValidationStatus::failed)[0],
             "\"sed\" is no field of the configuration; did you mean seed?");
   EXPECT_EQ(out.effective, "");
   const auto good = check_configuration(R"({"runtime": {"plugin": "cpu"}})", "run.json");
-  EXPECT_EQ(counts(good.summary), (Counts{6, 5, 1, 0, 0}));
+  EXPECT_EQ(counts(good.summary), (Counts{7, 6, 1, 0, 0}));
   EXPECT_EQ(nlohmann::json::parse(good.effective)["hardware"]["tpu"]["version"], "v5e");
   EXPECT_THROW((void)check_configuration("{", "run.json"), TPUConfigurationError);
 }

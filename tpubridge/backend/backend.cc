@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tpubridge/backend/precision_policy.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 
@@ -29,6 +30,12 @@ std::string mb(int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f MB", static_cast<double>(bytes) / 1e6);
   return text;
+}
+
+// All of it, whatever the level said.
+void convert(torch::nn::Module& model, at::ScalarType dtype) {
+  set_compute_types(model, OptimizationLevel::O0, std::nullopt);
+  model.to(dtype);
 }
 
 }  // namespace
@@ -89,14 +96,17 @@ void BaseBackend::cleanup() {
 }
 
 void BaseBackend::finish_inference(torch::nn::Module& model, std::optional<at::ScalarType> dtype) {
-  if (dtype) model.to(*dtype);
+  if (dtype)
+    convert(model, *dtype);
+  else
+    drop_master_weights(model);
   model.eval();
   for (auto& p : model.parameters()) p.set_requires_grad(false);
   synchronize();
 }
 
 void BaseBackend::finish_training(torch::nn::Module& model, std::optional<at::ScalarType> dtype) {
-  if (dtype) model.to(*dtype);
+  if (dtype) convert(model, *dtype);
   model.train();
 }
 

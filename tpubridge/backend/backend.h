@@ -78,8 +78,9 @@ class BaseBackend {
   // From now on models and data go there. Throws BackendError for a device that is not there.
   virtual void set_device(int id) = 0;
 
-  // Brings the model to the device, in place, and gives it back. Without a level the configuration's applies;
-  // O0 changes nothing but the place. A model that was prepared at this level, and is still there, costs a
+  // Brings the model to the device, in place, and gives it back. Without a level the configuration's applies.
+  // O0 changes nothing but the place; the others also the type that layers compute in (precision_policy.h),
+  // while parameters stay as they are. A model that was prepared at this level, and is still there, costs a
   // look-up. Throws TPUModelPreparationError; the model is then where it was.
   template <class M>
   requires std::is_base_of_v<torch::nn::Module, M> std::shared_ptr<M> prepare_model(
@@ -107,7 +108,8 @@ class BaseBackend {
   }
   [[nodiscard]] virtual at::Tensor prepare_tensor(const at::Tensor& tensor) = 0;
 
-  // Prepared at O2, in evaluation mode, without gradients, and all of it done when this returns.
+  // Prepared at O2, in evaluation mode, without gradients, and all of it done when this returns. Parameters
+  // are then kept in the type that their layers compute in. With a type, all of the model is of that type.
   template <class Model>
   Model optimize_for_inference(Model model, std::optional<at::ScalarType> dtype = {}) {
     finish_inference(*prepare_model(model, OptimizationLevel(OptimizationLevel::O2)), dtype);

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "tpubridge/backend/cpu_backend.h"
-#include "tpubridge/backend/tpu_backend.h"
+#include "tpubridge/backend/tpu_optimizer.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/opener.h"
@@ -89,6 +89,22 @@ std::unique_ptr<BaseBackend> BackendFactory::create(BackendType type, const Conf
 std::unique_ptr<BaseBackend> BackendFactory::create(std::string_view name, const Config& config) {
   const auto type = type_named(name);
   return type ? create(*type, config) : cpu_instead(name, "there is no backend of this name");
+}
+
+std::unique_ptr<TPUOptimizer> BackendFactory::create_optimizer(BackendType type, const Config& config) {
+  if (type == BackendType::automatic) type = list_available_backends().front();
+  if (type != BackendType::tpu)
+    throw UnsupportedError("there is no optimizer for the backend '" + std::string(to_string(type)) + "'",
+                           {{"backend", std::string(to_string(type))}}, "There is one for \"tpu\".");
+  return std::make_unique<TPUOptimizer>(config);
+}
+
+std::unique_ptr<TPUOptimizer> BackendFactory::create_optimizer(std::string_view name, const Config& config) {
+  const auto type = type_named(name);
+  if (!type)
+    throw UnsupportedError("there is no backend of the name '" + std::string(name) + "'",
+                           {{"backend", std::string(name)}}, "There is an optimizer for \"tpu\".");
+  return create_optimizer(*type, config);
 }
 
 void BackendFactory::register_backend(BackendType type, Make make, Available available) {

@@ -15,6 +15,8 @@
 
 namespace tpubridge {
 
+class TPUOptimizer;
+
 enum class BackendType : uint8_t { automatic, nvidia, amd, tpu, intel, cpu };
 [[nodiscard]] std::string_view to_string(BackendType type);
 
@@ -36,6 +38,13 @@ class BackendFactory {
   [[nodiscard]] static std::unique_ptr<BaseBackend> create(BackendType type = BackendType::automatic,
                                                            const Config& config = {});
   [[nodiscard]] static std::unique_ptr<BaseBackend> create(std::string_view name, const Config& config = {});
+
+  // The optimizer for a type: "tpu" (or "xla") has one. Throws UnsupportedError for the others, and what
+  // making it throws: never another one than was asked for.
+  [[nodiscard]] static std::unique_ptr<TPUOptimizer> create_optimizer(BackendType type,
+                                                                      const Config& config = {});
+  [[nodiscard]] static std::unique_ptr<TPUOptimizer> create_optimizer(std::string_view name,
+                                                                      const Config& config = {});
 
   // From now on `make` makes this type's. Throws ArgumentError for `automatic`, or without `make`.
   static void register_backend(BackendType type, Make make, Available available);

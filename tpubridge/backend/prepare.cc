@@ -1,8 +1,9 @@
-// Bringing models and data to the device, in the configuration's precision.
+// Bringing models and data to the device, computing in the configuration's precision.
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
 
+#include "tpubridge/backend/precision_policy.h"
 #include "tpubridge/backend/prepared.h"
 #include "tpubridge/base/backend_errors.h"
 
@@ -10,31 +11,6 @@ namespace tpubridge {
 namespace {
 
 using Still = std::shared_ptr<const std::function<bool(const c10::Device&)>>;
-
-// Running statistics lose too much in 16 bits. (What other norms compute is computed in f32 anyway.)
-bool keeps_its_type(const std::string& module_type) {
-  return module_type.find("BatchNorm") != std::string::npos;
-}
-
-void convert(const at::Tensor& tensor, at::ScalarType to) {
-  if (tensor.defined() && tensor.scalar_type() == at::kFloat) tensor.set_data(tensor.to(to));
-}
-
-void convert(torch::nn::Module& model, at::ScalarType to) {
-  for (const auto& part : model.modules()) {
-    if (keeps_its_type(part->name())) continue;
-    for (const auto& p : part->parameters(/*recurse=*/false)) convert(p, to);
-    for (const auto& b : part->buffers(/*recurse=*/false)) convert(b, to);
-  }
-}
-
-void convert(const torch::jit::Module& model, at::ScalarType to) {
-  for (const auto& part : model.modules()) {
-    if (part.type()->name() && keeps_its_type(part.type()->name()->name())) continue;
-    for (const auto& p : part.parameters(/*recurse=*/false)) convert(p, to);
-    for (const auto& b : part.buffers(/*recurse=*/false)) convert(b, to);
-  }
-}
 
 std::vector<at::Tensor> tensors_of(const torch::nn::Module& model) {
   std::vector<at::Tensor> out = model.parameters();
@@ -73,10 +49,9 @@ Still remember(std::function<bool(const c10::Device&)> still) {
   return std::make_shared<const std::function<bool(const c10::Device&)>>(std::move(still));
 }
 
-// Moves and converts; where that fails, the model goes back to where it was.
+// Moves, and widens f32 where asked; where that fails, the model goes back to where it was.
 template <class Model>
-void bring(Model& model, const std::string& name, const c10::Device& device,
-           std::optional<at::ScalarType> to) {
+void bring(Model& model, const std::string& name, const c10::Device& device, bool widen) {
   std::vector<std::pair<at::Tensor, at::Tensor>> before;  // and the values that it had
   for (const auto& t : tensors_of(model)) before.emplace_back(t, t.variable_data());
   const auto go_back = [&] {
@@ -84,7 +59,9 @@ void bring(Model& model, const std::string& name, const c10::Device& device,
   };
   try {
     model.to(device);
-    if (to) convert(model, *to);
+    if (widen)
+      for (const auto& t : tensors_of(model))
+        if (t.scalar_type() == at::kFloat) t.set_data(t.to(at::kDouble));
   } catch (const TPUMemoryError&) {  // says itself what it needed, and can be caught as what it is
     go_back();
     throw;
@@ -118,12 +95,37 @@ bool TPUBackend::is_prepared(const void* model, OptimizationLevel level) {
   return still && (**still)(device_);
 }
 
+OptimizationLevel TPUBackend::level_or_own(std::optional<OptimizationLevel> asked) const {
+  if (asked) return *asked;
+  switch (applied_.config.optimization_level.value()) {
+    case Optimization::conservative:
+      return OptimizationLevel::O1;
+    case Optimization::balanced:
+      return OptimizationLevel::O2;
+    case Optimization::aggressive:
+      return OptimizationLevel::O3;
+  }
+  return OptimizationLevel::O2;
+}
+
+template <class Model>
+void TPUBackend::bring_at(Model& model, const std::string& name, const void* identity,
+                          OptimizationLevel level) {
+  const auto to = precision();
+  bring(model, name, device_, level != OptimizationLevel::O0 && to == at::kDouble);
+  set_compute_types(model, level, to == at::kDouble ? std::nullopt : to);
+  // It is as this level made it, and no longer as another one did.
+  for (const auto other :
+       {OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2, OptimizationLevel::O3})
+    prepared_->cache.remove({identity, other});
+}
+
 void TPUBackend::prepare(const std::shared_ptr<torch::nn::Module>& model,
                          std::optional<OptimizationLevel> asked) {
   if (!model) throw ArgumentError("prepare_model was given no model");
-  const OptimizationLevel level = asked.value_or(OptimizationLevel::O2);
+  const OptimizationLevel level = level_or_own(asked);
   if (is_prepared(model.get(), level)) return;
-  bring(*model, model->name(), device_, level == OptimizationLevel::O0 ? std::nullopt : precision());
+  bring_at(*model, model->name(), model.get(), level);
   const at::Tensor first = first_of(*model);
   if (!first.defined()) return;  // nothing to move, nothing to remember
   prepared_->cache.set({model.get(), level},
@@ -134,12 +136,11 @@ void TPUBackend::prepare(const std::shared_ptr<torch::nn::Module>& model,
 
 torch::jit::Module TPUBackend::prepare_model(torch::jit::Module model,
                                              std::optional<OptimizationLevel> asked) {
-  const OptimizationLevel level = asked.value_or(OptimizationLevel::O2);
+  const OptimizationLevel level = level_or_own(asked);
   const void* identity = model._ivalue().get();
   if (is_prepared(identity, level)) return model;
   const auto type = model.type()->name();
-  bring(model, type ? type->name() : "a TorchScript module", device_,
-        level == OptimizationLevel::O0 ? std::nullopt : precision());
+  bring_at(model, type ? type->name() : "a TorchScript module", identity, level);
   const at::Tensor first = first_of(model);
   if (!first.defined()) return model;
   using Weak = c10::weak_intrusive_ptr<c10::ivalue::Object>;

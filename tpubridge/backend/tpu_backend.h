@@ -56,7 +56,10 @@ class TPUBackend : public BaseBackend {
 
  private:
   struct Prepared;
-  [[nodiscard]] std::optional<at::ScalarType> precision() const;  // what f32 becomes
+  [[nodiscard]] std::optional<at::ScalarType> precision() const;  // what layers compute in
+  [[nodiscard]] OptimizationLevel level_or_own(std::optional<OptimizationLevel> asked) const;
+  template <class Model>
+  void bring_at(Model& model, const std::string& name, const void* identity, OptimizationLevel level);
   [[nodiscard]] bool is_prepared(const void* model, OptimizationLevel level);
 
   Applied applied_;

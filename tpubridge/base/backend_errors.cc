@@ -1,5 +1,7 @@
 #include "tpubridge/base/backend_errors.h"
 
+#include "tpubridge/base/log.h"
+
 namespace tpubridge {
 namespace {
 
@@ -36,6 +38,17 @@ TPUMemoryPoolError memory_pool_error(const std::string& pool_id, const std::stri
   return TPUMemoryPoolError("Memory pool '" + pool_id + "' " + operation + " failed: " + error,
                             {{"pool_id", pool_id}, {"operation", operation}}, std::move(hint),
                             Code::invalid_argument);
+}
+
+TPUOptimizationError optimization_error(const std::string& type, const std::string& error, Details more,
+                                        std::string hint) {
+  return TPUOptimizationError("Optimization (" + type + ") failed: " + error,
+                              joined({{"optimization_type", type}}, std::move(more)), std::move(hint),
+                              Code::failed_precondition);
+}
+
+void warn_instead(std::string_view event, const Error& error) {
+  log::warn(event, {{"problem", error.type_name() + ": " + error.message()}});
 }
 
 }  // namespace tpubridge

@@ -30,4 +30,18 @@ TPUBRIDGE_ERROR(TPUMemoryPoolError, public virtual MemoryPoolError, public virtu
 [[nodiscard]] TPUMemoryPoolError memory_pool_error(const std::string& pool_id, const std::string& operation,
                                                    const std::string& error, std::string hint = {});
 
+// A pass of an optimizer failed.
+TPUBRIDGE_ERROR(OptimizationError, public virtual Error);
+TPUBRIDGE_ERROR(TPUOptimizationError, public virtual OptimizationError, public virtual TPUBackendError);
+[[nodiscard]] TPUOptimizationError optimization_error(const std::string& type, const std::string& error,
+                                                      Details more = {}, std::string hint = {});
+
+// What a strict mode throws is a warning in the log otherwise: `event problem="Class: message"`.
+void warn_instead(std::string_view event, const Error& error);
+template <class E>
+void raise_or_warn(const E& error, bool strict, std::string_view event) {
+  if (strict) throw error;
+  warn_instead(event, error);
+}
+
 }  // namespace tpubridge

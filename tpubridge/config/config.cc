@@ -18,17 +18,22 @@ void apply_mode(Config& c, Mode mode) {
       return;
     case Mode::inference:
       say(c.validation.enabled, false);
+      say(c.optimization_level, Optimization::aggressive);
       say(tpu.mixed_precision, true);
+      say(tpu.gradient_checkpointing, false);
       say(tpu.cache_max_size, int64_t{200});
       return;
     case Mode::training:
       say(c.validation.enabled, true);
+      say(c.optimization_level, Optimization::balanced);
       say(tpu.mixed_precision, true);
+      say(tpu.gradient_checkpointing, true);
       say(tpu.xla_optimization_level, int64_t{2});
       return;
     case Mode::development:
       say(c.validation.enabled, true);
       say(c.validation.strict, true);
+      say(c.optimization_level, Optimization::conservative);
       say(c.runtime.log_level, log::Level::debug);
       say(tpu.precision, TPUPrecision::float32);
       say(tpu.mixed_precision, false);

@@ -24,12 +24,14 @@ enum class TPUTopology : uint8_t { automatic, single, pod, superpod };
 enum class TPUPrecision : uint8_t { bfloat16, float16, float32, float64 };
 enum class Mode : uint8_t { none, inference, training, development };
 enum class FallbackMode : uint8_t { allow, warn, error };
+enum class Optimization : uint8_t { conservative, balanced, aggressive };
 
 // As they stand in JSON ("auto", "v5e", …); "invalid" where the number is none of the enum's.
 [[nodiscard]] std::string_view to_string(TPUVersion version);
 [[nodiscard]] std::string_view to_string(TPUTopology topology);
 [[nodiscard]] std::string_view to_string(TPUPrecision precision);
 [[nodiscard]] std::string_view to_string(Mode mode);
+[[nodiscard]] std::string_view to_string(Optimization level);
 
 // Which fields are written: `all` pins every value for whoever reads the text; `chosen` has only what the
 // user set, and leaves the rest to modes and detection.
@@ -43,6 +45,7 @@ struct TPUConfig {
   Setting<TPUPrecision> precision = standard(TPUPrecision::bfloat16);
   Setting<bool> mixed_precision = standard(true);
   Setting<double> memory_fraction = standard(0.90);
+  Setting<bool> gradient_checkpointing = standard(true);
   Setting<int64_t> xla_optimization_level = standard(2);  // 0 debug, 1 basic, 2 and 3 aggressive
   Setting<bool> enable_jax_integration = standard(false);
   Setting<std::string> jax_backend = standard("tpu");
@@ -97,6 +100,7 @@ class Config {
   [[nodiscard]] static Config for_development() { return Config(Mode::development); }
 
   Setting<int64_t> seed = standard(42);
+  Setting<Optimization> optimization_level = standard(Optimization::balanced);
   ValidationConfig validation;
   RuntimeConfig runtime;
   HardwareConfig hardware;

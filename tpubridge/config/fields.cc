@@ -13,6 +13,7 @@ constexpr std::array<std::string_view, 4> kModes = {"none", "inference", "traini
 constexpr std::array<std::string_view, 3> kFallbacks = {"allow", "warn", "error"};
 constexpr std::array<std::string_view, 6> kLogLevels = {"trace", "debug", "info", "warn", "error", "off"};
 constexpr std::array<std::string_view, 3> kJaxBackends = {"tpu", "gpu", "cpu"};
+constexpr std::array<std::string_view, 3> kOptimizations = {"conservative", "balanced", "aggressive"};
 constexpr double kLong = 1e9;  // seconds, programs, MiB: more than anybody means
 
 template <class S, class T>
@@ -63,12 +64,13 @@ constexpr Field kTpu[] = {
      .slot = at<&TPUConfig::precision>,
      .choices = kPrecisions,
      .variable = "TPUBRIDGE_PRECISION",
-     .description = "what f32 becomes in models and data where mixed_precision is on",
-     .effect = "TPUBackend::prepare_model(), prepare_data()"},
+     .description = "what layers compute in where mixed_precision is on, and what data becomes",
+     .effect = "TPUBackend::prepare_model(), prepare_data(), TPUOptimizer"},
     {.name = "mixed_precision",
      .slot = at<&TPUConfig::mixed_precision>,
-     .description = "models and data in `precision`, but batch norms in f32; off: every type as it is",
-     .effect = "TPUBackend::prepare_model(), prepare_data()"},
+     .description =
+         "layers compute in `precision` as the level says, parameters stay f32; off: every type as it is",
+     .effect = "TPUBackend::prepare_model(), prepare_data(), TPUOptimizer"},
     {.name = "memory_fraction",
      .slot = at<&TPUConfig::memory_fraction>,
      .low = 0.1,
@@ -77,6 +79,10 @@ constexpr Field kTpu[] = {
      .description =
          "the part of the HBM that programs may use; where nobody sets it, 0.95 on v5p, v6e and v7",
      .effect = "apply(): what goes past it throws TPUMemoryLimitError"},
+    {.name = "gradient_checkpointing",
+     .slot = at<&TPUConfig::gradient_checkpointing>,
+     .description = "in backward, compute the inside of blocks again instead of keeping it",
+     .effect = "TPUOptimizer, balanced and aggressive; validation warns where it is off"},
     {.name = "xla_optimization_level",
      .slot = at<&TPUConfig::xla_optimization_level>,
      .low = 0,
@@ -156,6 +162,11 @@ constexpr Field kRoot[] = {
      .high = 9007199254740992.0,
      .description = "of the random generators, the device's and the CPU's",
      .effect = "apply()"},
+    {.name = "optimization_level",
+     .slot = at<&Config::optimization_level>,
+     .choices = kOptimizations,
+     .description = "how far models are changed to go faster",
+     .effect = "TPUBackend::prepare_model(), TPUOptimizer::optimize(), where no level is given"},
 };
 
 constexpr Field kValidation[] = {
@@ -242,5 +253,6 @@ std::string_view to_string(TPUVersion v) { return config::name_in(config::kVersi
 std::string_view to_string(TPUTopology v) { return config::name_in(config::kTopologies, v); }
 std::string_view to_string(TPUPrecision v) { return config::name_in(config::kPrecisions, v); }
 std::string_view to_string(Mode v) { return config::name_in(config::kModes, v); }
+std::string_view to_string(Optimization v) { return config::name_in(config::kOptimizations, v); }
 
 }  // namespace tpubridge

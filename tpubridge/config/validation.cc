@@ -108,7 +108,14 @@ void here(Findings& out, const TPUConfig& asked, const TPURuntime& runtime) {
              "Leave the topology at auto, or use one device.");
 }
 
-void memory(Findings& out) { out.field("memory_fraction", "memory fraction valid"); }
+void memory(Findings& out, const TPUConfig& c) {
+  out.field("memory_fraction", "memory fraction valid");
+  if (c.gradient_checkpointing)
+    out.pass("gradient checkpointing is on");
+  else
+    out.warn("gradient_checkpointing", "gradient checkpointing is off: training keeps every activation",
+             "Turn it on where a model does not fit.");
+}
 
 void compilation(Findings& out) { out.field("xla_optimization_level", "XLA optimization level valid"); }
 
@@ -148,7 +155,7 @@ void for_version(Findings& out, const TPUConfig& c) {
 void look(Findings& out, const TPUConfig& config, const TPUConfig& full, const TPURuntime& runtime) {
   basics(out, full);
   here(out, config, runtime);
-  memory(out);
+  memory(out, full);
   compilation(out);
   for_version(out, full);
   others(out, full);

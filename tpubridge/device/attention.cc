@@ -4,6 +4,7 @@
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 
 #include "tpubridge/device/arguments.h"
+#include "tpubridge/device/attention_watch.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/ops.h"
 #include "tpubridge/device/recording.h"
@@ -37,11 +38,17 @@ bool fits(const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& ma
   return mask->device() == q.device() && mask->dim() <= rank && at::is_expandable_to(mask->sizes(), full);
 }
 
+thread_local WatchAttention* watch = nullptr;
+
 }  // namespace
+
+WatchAttention::WatchAttention() : before_(std::exchange(watch, this)) {}
+WatchAttention::~WatchAttention() { watch = before_; }
 
 int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& mask,
                          double /*dropout*/, bool /*causal*/, std::optional<double> /*scale*/, bool gqa) {
   const bool own = at::globalContext().userEnabledOverrideableSDP() && fits(q, k, v, mask, gqa);
+  if (watch) watch->calls.push_back({q.dim() > 2 ? q.size(-3) : 1, q.size(-1), own});
   return static_cast<int64_t>(own ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 

@@ -7,6 +7,7 @@
 #include <list>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/compute_type.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -45,7 +46,7 @@ void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
 std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t others, size_t before) {
   std::vector<std::string> out;
   for (size_t i = 0; i < others; ++i) out.push_back("number " + std::to_string(i) + " among the arguments");
-  out.resize(before, "a mode (grad, autocast, train or eval, an optimizer's options)");
+  out.resize(before, "a mode (grad, autocast, types of layers, train or eval, an optimizer's options)");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string which = "tensor " + std::to_string(i) + " among the arguments";
     const int64_t dims = arguments[i].defined() ? arguments[i].dim() : 0;
@@ -108,6 +109,7 @@ struct Engine::Impl {
         (autocast ? 4 : 0) | (at::globalContext().deterministicAlgorithms() ? 8 : 0) |
         (autocast ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kPrivateUse1)) << 8 : 0));
     g.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
+    g.push_back(compute_type_changes());
     uint64_t bits = 1;
     for (const auto& m : modules) {
       bits = (bits << 1) | m->is_training();
