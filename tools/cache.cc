@@ -8,7 +8,6 @@
 #include "tools/commands.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
-#include "tpubridge/base/env.h"
 
 namespace tpubridge::tools {
 namespace {
@@ -22,9 +21,6 @@ struct Options {
   std::optional<int64_t> size;  // MiB
   bool remove = false;
 };
-
-// The folder as the library would use it, whether or not it is switched off.
-DiskCache open_cache() { return {cache_folder() / "programs", *env::integer("TPUBRIDGE_CACHE_SIZE") << 20}; }
 
 int show(const ordered_json& json, const std::string& text, bool as_json, int code = kOk) {
   if (as_json)

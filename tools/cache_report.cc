@@ -66,6 +66,10 @@ Totals total(const CacheFiles& files) {
 
 }  // namespace
 
+cache::DiskCache open_cache() {
+  return {cache_folder() / "programs", *env::integer("TPUBRIDGE_CACHE_SIZE") << 20};
+}
+
 ordered_json list_json(const cache::DiskCache& cache, const CacheFiles& files) {
   ordered_json entries = ordered_json::array();
   for (const auto& f : files) entries.push_back(file_json(f));

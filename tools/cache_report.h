@@ -11,6 +11,9 @@ namespace tpubridge::tools {
 
 using CacheFiles = std::vector<cache::DiskCache::File>;
 
+// The folder as the library would use it, whether or not it is switched off.
+[[nodiscard]] cache::DiskCache open_cache();
+
 [[nodiscard]] nlohmann::ordered_json list_json(const cache::DiskCache& cache, const CacheFiles& files);
 [[nodiscard]] std::string list_text(const cache::DiskCache& cache, const CacheFiles& files);
 

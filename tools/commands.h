@@ -42,6 +42,7 @@ void add_json(CLI::App& app, Invocation& call);  // the option --json
 
 void add_doctor(CLI::App& root, Invocation& call);
 void add_devices(CLI::App& root, Invocation& call);
+void add_status(CLI::App& root, Invocation& call);
 void add_run(CLI::App& root, Invocation& call);
 void add_fit(CLI::App& root, Invocation& call);
 void add_cache(CLI::App& root, Invocation& call);

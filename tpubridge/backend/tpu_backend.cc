@@ -1,13 +1,13 @@
 // The device itself: what it is, waiting for it, its memory.
 #include "tpubridge/backend/tpu_backend.h"
 
-#include <ATen/Functions.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
 
 #include "tpubridge/aot/generations.h"
 #include "tpubridge/backend/prepared.h"
+#include "tpubridge/backend/xla_compat.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/metrics.h"
@@ -113,15 +113,11 @@ void TPUBackend::set_device(int id) {
   c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->setDevice(device_);
 }
 
-// A device runs programs in order, so that a last one is done when all are. Where nothing ran since, there is
-// nothing to wait for.
+// Where nothing ran since the last time, there is nothing to wait for.
 void TPUBackend::synchronize() {
   sync();
   if (exec::execution_count() == waited_for_) return;
-  std::vector<at::Tensor> last;
-  for (int i = 0; i < device_count(); ++i)
-    last.push_back(at::full({}, 1.5, at::TensorOptions(c10::Device(device_.type(), i))).neg());
-  sync(last);
+  xla_compat::wait_device_ops();
   waited_for_ = exec::execution_count();
 }
 

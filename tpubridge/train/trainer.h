@@ -82,6 +82,21 @@ struct TrainResult {
   int signal = 0;     // of `interrupted`
 };
 
+// How a trainer has gone so far.
+struct TrainerMetrics {
+  int64_t step = 0, steps = 0, examples = 0;  // steps and examples: since the run began, or cleanup()
+  double seconds = 0, steps_per_second = 0, examples_per_second = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // the latest that was read
+  int64_t parts = 1;                                       // into which a batch is split for want of memory
+  int64_t traced_steps = 0;                                // calls that were not replayed; -1 on the CPU
+  int64_t compiles = 0, cpu_fallbacks = 0;                 // of the process
+  double compile_seconds = 0;
+  int64_t device_bytes = 0, peak_device_bytes = 0;  // held by tensors of the device
+  int64_t errors = 0;                               // of the device and the compiler, recovered
+
+  [[nodiscard]] std::string to_json() const;
+};
+
 class Trainer {
  public:
   // The optimizer must outlive the trainer. Throws TPUConfigurationError for options that make no sense.
@@ -100,6 +115,27 @@ class Trainer {
   // Writes a checkpoint now and waits for it.
   void save();
   [[nodiscard]] int64_t step() const;
+
+  // The parts of train(), for a loop of one's own. Each takes a batch on the host or on the device.
+  // One optimizer step at the schedule's rate, split where memory is short; gives the loss, on the device and
+  // read by nobody. An error of the device is thrown, not recovered: only train() knows its data.
+  at::Tensor training_step(const Batch& batch);
+  // The loss in eval mode, without gradients.
+  [[nodiscard]] at::Tensor prediction_step(const Batch& batch);
+  // Batches that are copied to the device ahead of time, as train() has them. The data must outlive it.
+  [[nodiscard]] std::unique_ptr<Prefetcher> get_train_dataloader(DataSource& data) const;
+
+  [[nodiscard]] TrainerMetrics get_performance_metrics() const;
+  // JSON: `tpu_core` (rank, world_size, device) and the bytes of parameters, buffers, gradients and of all
+  // that lives on the device.
+  [[nodiscard]] std::string get_model_memory_usage() const;
+  [[nodiscard]] std::string print_memory_stats() const;  // the same, for people; nothing is printed
+  // The model alone as a checkpoint folder, which TPUBackend::load_model() reads. Waits first; of several
+  // processes the first one writes.
+  void save_model(const Path& folder) const;
+  // Waits for the device and for checkpoints that are being written, and gives up compiled steps and
+  // gradients. The trainer can go on.
+  void cleanup();
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "tpubridge/exec/ledger.h"
+#include "tpubridge/train/eval_scope.h"
 #include "tpubridge/train/trainer_impl.h"
 
 namespace tpubridge {
@@ -44,24 +45,6 @@ std::string clock_text(double seconds) {
     std::snprintf(text, sizeof text, "%ld:%02ld", s / 60, s % 60);
   return text;
 }
-
-// The module in eval mode while it lives; then each part is as it was.
-class EvalScope {
- public:
-  explicit EvalScope(torch::nn::Module& module) : modules_(module.modules()) {
-    for (const auto& m : modules_) training_.push_back(m->is_training());
-    module.eval();
-  }
-  ~EvalScope() {
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(training_[i]);  // parents come first
-  }
-  EvalScope(const EvalScope&) = delete;
-  EvalScope& operator=(const EvalScope&) = delete;
-
- private:
-  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<bool> training_;
-};
 
 }  // namespace
 
