@@ -51,6 +51,23 @@ TEST(Graph, HashKnowsWhichValuesAreWanted) {
   EXPECT_NE(collect({y}).hash, both);
 }
 
+TEST(Graph, AValueInTwoStoragesIsOneRootAndNotInHand) {
+  const Value a = leaf();
+  Value both = Node::make(&kSplit, {a}, {}, {kShape, kShape}, 0, DType::f32);
+  const Value first(both.node(), 1), second = first;
+  both = Value();
+  auto of_storages = [&] {  // a list in braces would hold references of its own
+    std::vector<Value> roots;
+    roots.push_back(first);
+    roots.push_back(second);
+    return collect(std::move(roots)).roots;
+  };
+  ASSERT_EQ(of_storages().size(), 1u);
+  EXPECT_EQ(of_storages()[0].index(), 1u);
+  const Value third = first;
+  EXPECT_EQ(of_storages().size(), 2u);  // somebody else may ask for the other result
+}
+
 TEST(Graph, ValuesInHandAreComputedToo) {
   // Two references beyond the graph's: one alone could be the storage's that asked.
   const Value a = leaf(), held = op(kAdd, {a, a}), again = held, y = op(kMul, {held, a});

@@ -24,11 +24,14 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 class Recording final : public c10::DebugInfoBase {
  public:
   // What a storage held when the call first touched it; no value: it was made by the call, or never written.
+  // Then `zeros` is what it held next, where that is zeros.
   struct Found {
     WeakStorage storage;
     trace::Value value;
     std::shared_ptr<const trace::Geometry> geometry;
     size_t bytes;
+    trace::Value zeros = {};
+    std::shared_ptr<const trace::Geometry> zeros_geometry = {};
   };
   struct Upload {
     at::Tensor host;
@@ -72,6 +75,10 @@ class Recording final : public c10::DebugInfoBase {
 
   // Puts every storage and generator back to what it was when the call began.
   void undo();
+  // State that the call made as zeros and then wrote to (an optimizer's, at its first step), becomes what it
+  // will be at the next call: data that was there before. So the first call's program serves the later ones.
+  // Not what is returned: that is new each time.
+  void found_zeros(const std::vector<at::Tensor>& returned);
 
   std::vector<Found> found;  // in the order they were met
   std::vector<Upload> uploads;

@@ -3,7 +3,6 @@
 #include "tpubridge/exec/live.h"
 
 #include <array>
-#include <unordered_set>
 
 #include "tpubridge/exec/runtime.h"
 
@@ -49,19 +48,16 @@ void Slot::set(trace::Value value) {
 }
 
 std::vector<trace::Value> pending_values(int device) {
-  struct Hash {
-    size_t operator()(const trace::Value& v) const { return v->id() * 31 + v.index(); }
-  };
-  std::unordered_set<trace::Value, Hash> seen;
+  std::vector<trace::Value> out;
   for (Slot* s = head(device); s;) {
     Slot* next = s->next_;
     if (s->value_->is_pending())
-      seen.insert(s->value_);
+      out.push_back(s->value_);
     else
       s->unlink();
     s = next;
   }
-  return {seen.begin(), seen.end()};
+  return out;
 }
 
 std::vector<Successor> successors(int device) {

@@ -25,6 +25,11 @@ class Slot {
   // All under exec::mutex().
   [[nodiscard]] const trace::Value& value() const { return value_; }
   void set(trace::Value value);
+  // The value takes the place of this one, which was computed only now.
+  void replaces(const trace::Value& computed) {
+    before_id_ = computed->id();
+    before_index_ = computed.index();
+  }
   void clear();  // takes the mutex itself
 
  private:
@@ -38,7 +43,7 @@ class Slot {
   Slot *next_ = nullptr, **place_ = nullptr;  // place_: the pointer that points here; null where not listed
 };
 
-// The distinct values of the slots that are not computed yet.
+// The values that are not computed yet, one for each slot.
 [[nodiscard]] std::vector<trace::Value> pending_values(int device);
 // Which of them replace a computed value: a program that is given the old one should write the new one there.
 [[nodiscard]] std::vector<Successor> successors(int device);

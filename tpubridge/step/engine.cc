@@ -199,7 +199,7 @@ struct Engine::Impl {
     }
     touch_all(*recording, results);
     const exec::TierScope tiers(options.tiered);
-    Recorded now = finish_recording(*recording, arguments, results, perturbed, plain);
+    Recorded now = finish_recording(*recording, arguments, results, perturbed, plain, !e.last);
     ++e.attempts;
     if (now.compiled) temporaries = now.compiled->temporaries;
     const std::string why = e.last                ? difference(*e.last, now)

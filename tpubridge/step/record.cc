@@ -190,22 +190,24 @@ bool Target::same(const Target& o) const {
 
 Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                           const std::vector<at::Tensor>& returned, const std::vector<double>& perturbed,
-                          const std::vector<double>& plain) {
+                          const std::vector<double>& plain, bool first) {
   exec::Lock lock(exec::mutex());
   Recorded out;
+  if (first) r.found_zeros(returned);
+  for (auto& f : r.found) f.zeros = Value();  // it would count as held
   r.check_generators();
   out.trouble = r.trouble;
   Binder binder(r, arguments, out);
   std::vector<Value> roots;
-  std::vector<std::pair<size_t, Value>> written;  // place in `found`, and what the storage holds now
+  std::vector<size_t> written;  // places in `found`
   for (size_t i = 0; i < r.found.size(); ++i) {
     const auto alive = r.found[i].storage.lock();
     if (!alive) continue;
     auto& s = static_cast<Storage&>(*alive);
     const Value& now = s.slot.value();
     if (!now || now == r.found[i].value) continue;
-    written.emplace_back(i, now);
-    if (now->is_pending() && std::find(roots.begin(), roots.end(), now) == roots.end()) roots.push_back(now);
+    written.push_back(i);
+    if (now->is_pending()) roots.push_back(now);
   }
   out.device = roots.empty() ? 0 : roots[0]->device();
   for (const auto& v : roots)
@@ -221,10 +223,11 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
   for (const auto& leaf : graph.leaves) binder.source(leaf.node, leaf.index);
   out.leaves = out.sources.size();
   for (const auto& root : graph.roots) out.results.push_back(data_spec(root));
-  for (const auto& [i, now] : written) {
+  for (const size_t i : written) {
     const auto& f = r.found[i];
     const auto alive = f.storage.lock();
     auto& s = static_cast<Storage&>(*alive);
+    const Value& now = s.slot.value();
     Target t;
     t.identity = &s;
     t.storage = f.storage;
@@ -250,7 +253,6 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
   for (auto& f : r.fed) out.fed.push_back(std::move(f.ask));
   out.watched = std::move(r.watched);
-  written.clear();
   for (auto& f : r.found) f.value = Value();  // what only the graph holds may be given to the program
   r.uploads.clear();
   for (auto& s : out.sources)  // a copy of something that is gone: it cannot change any more

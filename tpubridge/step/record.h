@@ -80,12 +80,12 @@ struct Recorded {
   std::string trouble;  // not empty: it cannot be replayed, and why
 };
 
-// Ends a recorded call: computes what it left pending, and works out how it can be done again. `wanted` and
+// Ends a recorded call: computes what it left pending, and works out how it can be done again. `perturbed` and
 // `plain` are the optimizers' numbers with perturbed and with true options.
 [[nodiscard]] Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                                         const std::vector<at::Tensor>& returned,
                                         const std::vector<double>& perturbed,
-                                        const std::vector<double>& plain);
+                                        const std::vector<double>& plain, bool first);
 // Why the later of two calls cannot stand for the next; empty where it can.
 [[nodiscard]] std::string difference(const Recorded& before, const Recorded& now);
 

@@ -44,15 +44,15 @@ void sort(std::vector<Value>& roots) {
   });
 }
 
-// A node that more references hold than the graph's own nodes and the roots: somebody still has it in hand.
-// Both lists are sorted by id.
+// A node that more references hold than the graph's own nodes, the roots and their storages: somebody still
+// has it in hand. Both lists are sorted by id; a root stands in its list once for each storage that holds it.
 void add_held(Graph& graph, std::vector<Value>& roots) {
   size_t at = 0;
   const size_t count = roots.size();
   for (const Node* n : graph.nodes) {
     const size_t first = at;
     while (at < count && roots[at].node() == n) ++at;
-    // A root is in the list, and the storage that made it one holds it too.
+    // Each entry of the list is a reference, and so is the storage that put it there.
     const uint32_t explained = n->uses + 2 * static_cast<uint32_t>(at - first);
     if (n->references() <= explained) continue;
     for (uint32_t i = 0; i < n->shapes().size(); ++i) {
@@ -142,6 +142,7 @@ Graph collect(std::vector<Value> roots, bool held_too) {
   walk(graph, roots);
   if (held_too) add_held(graph, roots);
   sort(roots);
+  roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
   graph.roots = std::move(roots);
   Hasher(graph).run();
   return graph;

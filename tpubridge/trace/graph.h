@@ -27,9 +27,10 @@ struct Graph {
   std::array<uint64_t, 2> hash{};    // structure: equal graphs give equal programs
 };
 
-// Collects what `roots` need. Roots must be pending and distinct; they come back sorted by (id, index).
-// Values that something outside the graph still holds are added as roots (they can be asked for later),
-// unless the caller will not resolve the nodes.
+// Collects what `roots` need. Roots must be pending, one for each storage that holds a value; they come back
+// distinct and sorted by (id, index). Where something else holds a node, all its values are added as roots
+// (they can be asked for later), unless the caller will not resolve the nodes. So the caller may have no
+// further copy of a root in hand: the other results of its node would be computed for nothing.
 [[nodiscard]] Graph collect(std::vector<Value> roots, bool held_too = true);
 
 // Leaves whose data nobody but this graph can see (their buffers may be given to the program), as indices.

@@ -1,0 +1,76 @@
+// The first call of a compiled step: its program serves the later calls, and keeps nothing that they do not.
+#include <gmock/gmock.h>
+
+#include "tests/device/check.h"
+
+namespace tpubridge {
+namespace {
+
+using torch::Tensor;
+
+torch::nn::Sequential net(torch::Device device) {
+  torch::manual_seed(1);
+  torch::nn::Sequential n(torch::nn::Linear(6, 16), torch::nn::BatchNorm1d(16), torch::nn::ReLU(),
+                          torch::nn::Linear(16, 3));
+  n->to(device);
+  return n;
+}
+
+Tensor train_step(torch::nn::Sequential& n, torch::optim::Optimizer& opt, const Tensor& x, const Tensor& y) {
+  const auto loss = torch::mse_loss(n->forward(x), y);
+  loss.backward();
+  opt.step();
+  opt.zero_grad();
+  return loss.detach();
+}
+
+// An optimizer that makes its state at its first step costs no second compile, and is right.
+TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
+  auto host = net(torch::kCPU), there = net(tpu());
+  const auto options = torch::optim::AdamWOptions(0.01).weight_decay(0.1).amsgrad(true);
+  torch::optim::AdamW host_opt(host->parameters(), options), opt(there->parameters(), options);
+  auto step = compile([&](const Tensor& x, const Tensor& y) { return train_step(there, opt, x, y); },
+                      {.modules = {there.ptr()}, .optimizers = {&opt}});
+  auto expect_equal = [&] {
+    const auto x = torch::randn({8, 6}), y = torch::randn({8, 3});
+    const double want = train_step(host, host_opt, x, y).item<double>();
+    EXPECT_NEAR(step(x.to(tpu()), y.to(tpu())).item<double>(), want, 2e-4 * want);
+  };
+  expect_equal();
+  const auto scope = expect_no_compile();
+  for (int i = 0; i < 4; ++i) expect_equal();
+  EXPECT_EQ(step.report().traced, 2);
+  EXPECT_EQ(step.report().replayed, 3);
+}
+
+// A tensor that is made as zeros in each call and given back is new each time.
+TEST(FirstCall, ZerosThatAreReturnedAreNoState) {
+  auto step = compile([](const Tensor& x) {
+    auto sum = torch::zeros_like(x);
+    sum.add_(x).mul_(2);
+    return sum;
+  });
+  std::vector<Tensor> results;
+  for (int i = 0; i < 4; ++i) results.push_back(step(torch::full({2}, i + 1.0).to(tpu())));
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(results[static_cast<size_t>(i)][0].item<float>(), 2.0f * static_cast<float>(i + 1));
+  EXPECT_EQ(step.report().replayed, 2);
+}
+
+// Batch norm's node has results that live on (running statistics) and others that do not: those are dropped.
+TEST(FirstCall, NothingIsKeptButState) {
+  auto there = net(tpu());
+  torch::optim::SGD opt(there->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto x = torch::randn({8, 6}).to(tpu()), y = torch::randn({8, 3}).to(tpu());
+  sync();
+  auto step = compile([&](const Tensor& a, const Tensor& b) { return train_step(there, opt, a, b); },
+                      {.modules = {there.ptr()}, .optimizers = {&opt}});
+  int64_t state = 0;
+  for (const auto& p : there->parameters()) state += static_cast<int64_t>(p.nbytes());
+  const int64_t before = device_memory().live;
+  const auto loss = step(x, y);
+  EXPECT_EQ(device_memory().live - before, state + 4);  // momentum and the loss
+}
+
+}  // namespace
+}  // namespace tpubridge
