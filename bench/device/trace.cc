@@ -9,20 +9,23 @@
 
 namespace {
 
-// The null backend: gives its first argument back.
+// The null backend: gives its first argument back, for each result.
 void null_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t n = op.schema().arguments().size();
-  at::Tensor self = torch::jit::peek(*stack, 0, n).toTensor();
+  const at::Tensor self = torch::jit::peek(*stack, 0, n).toTensor();
   torch::jit::drop(*stack, n);
-  stack->emplace_back(std::move(self));
+  for (size_t i = 0; i < op.schema().returns().size(); ++i) stack->emplace_back(self);
 }
 
 TORCH_LIBRARY(tpubridge_bench, m) {
   m.def("add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
   m.def("mm(Tensor self, Tensor mat2) -> Tensor");
+  m.def(
+      "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
+      "-> (Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(tpubridge_bench, PrivateUse1, m) {
-  for (const char* name : {"add", "mm"})
+  for (const char* name : {"add", "mm", "native_layer_norm"})
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&null_kernel>());
 }
 
@@ -81,6 +84,19 @@ void traced_mm_of_transposed(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(at::mm(a, b));
 }
 BENCHMARK(traced_mm_of_transposed);
+
+void null_layer_norm(benchmark::State& state) {
+  at::NoGradGuard guard;
+  const auto x = on_device({32, 64});
+  const std::optional<at::Tensor> w = on_device({64}), b = on_device({64});
+  static const auto op = null_op("tpubridge_bench::native_layer_norm")
+                             .typed<std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                                 const at::Tensor&, c10::SymIntArrayRef, const std::optional<at::Tensor>&,
+                                 const std::optional<at::Tensor>&, double)>();
+  const c10::SymInt sizes[] = {64};
+  for (auto _ : state) benchmark::DoNotOptimize(op.call(x, sizes, w, b, 1e-5));
+}
+BENCHMARK(null_layer_norm);
 
 void traced_layer_norm(benchmark::State& state) {
   at::NoGradGuard guard;

@@ -109,6 +109,9 @@ std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, st
   options.devices = {device(device_index).id()};
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (platform == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
+  // By default XLA's GPU compiler leaves narrow values in f32 between ops: other results than torch's, and
+  // more memory to read and write.
+  if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
   if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
   add_user_options(options);
   const pjrt::Program program{text};
@@ -179,7 +182,7 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   Lock lock(mutex());
   std::vector<Value> roots = pending_values(device_index);
   for (const auto& v : wanted)
-    if (v->is_pending() && std::find(roots.begin(), roots.end(), v) == roots.end()) roots.push_back(v);
+    if (v->is_pending()) roots.push_back(v);
   if (!roots.empty()) compute(trace::collect(std::move(roots)), device_index, reason);
 }
 

@@ -17,13 +17,17 @@ Value without_transposition(Value v, Dims& contract, Dims& batch) {
   return t->of;
 }
 
-// Narrow floats are summed in f32; integers wrap around, as torch's do.
-Value product_of(const Context& c, Value a, Value b, hlo::DotDims dims) {
+bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
+
+// Narrow floats are summed in f32, and come as f32 where `sums` is asked for; integers wrap around, as
+// torch's do. On CUDA the product rounds its sums itself: cuBLAS then needs no pass over an f32 result, and
+// XLA need not take a slower kernel that can round.
+Value product_of(const Context& c, Value a, Value b, hlo::DotDims dims, bool sums = false) {
   a = without_transposition(a, dims.lhs_contract, dims.lhs_batch);
   b = without_transposition(b, dims.rhs_contract, dims.rhs_batch);
   hlo::DotOptions options;
   options.lhs_precision = options.rhs_precision = precision_of(c, a.dtype());
-  if (a.dtype() == DType::bf16 || a.dtype() == DType::f16) options.result = DType::f32;
+  if (is_narrow(a.dtype()) && (sums || c.platform != Platform::cuda)) options.result = DType::f32;
   return hlo::dot_general(a, b, dims, options);
 }
 
@@ -40,16 +44,16 @@ Value padded(Value v) {
   return hlo::pad(v, fill(v.builder(), v.dtype(), {}, 0), {0, 0}, {rows, columns});
 }
 
-Value matrix_product(const Context& c, Value a, Value b) {
+Value matrix_product(const Context& c, Value a, Value b, bool sums = false) {
   const hlo::DotDims dims{.lhs_contract = {1}, .rhs_contract = {0}};
-  if (c.platform != Platform::cuda || (a.dtype() != DType::bf16 && a.dtype() != DType::f16))
-    return product_of(c, a, b, dims);
-  const Value y = product_of(c, padded(a), padded(b), dims);
+  if (c.platform != Platform::cuda || !is_narrow(a.dtype())) return product_of(c, a, b, dims, sums);
+  const Value y = product_of(c, padded(a), padded(b), dims, sums);
   const Dims want{a.dim(0), b.dim(1)};
   return y.dims() == want ? y : hlo::slice(y, {0, 0}, want);
 }
-Value batched_product(const Context& c, Value a, Value b) {
-  return product_of(c, a, b, {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}});
+Value batched_product(const Context& c, Value a, Value b, bool sums = false) {
+  return product_of(c, a, b, {.lhs_contract = {2}, .rhs_contract = {1}, .lhs_batch = {0}, .rhs_batch = {0}},
+                    sums);
 }
 
 void mm(Context& c) { c.result(matrix_product(c, c.in(0), c.in(1))); }
@@ -70,10 +74,10 @@ void plus_scaled(Context& c, Value product) {
   if (c.is_tensor(3) || c.number(3) != 0) y = hlo::add(scaled(expand(c.in(0, t), c.out().dims), 3), y);
   c.result(y);
 }
-void addmm(Context& c) { plus_scaled(c, matrix_product(c, c.in(1), c.in(2))); }
-void baddbmm(Context& c) { plus_scaled(c, batched_product(c, c.in(1), c.in(2))); }
+void addmm(Context& c) { plus_scaled(c, matrix_product(c, c.in(1), c.in(2), true)); }
+void baddbmm(Context& c) { plus_scaled(c, batched_product(c, c.in(1), c.in(2), true)); }
 void addmv(Context& c) {
-  plus_scaled(c, product_of(c, c.in(1), c.in(2), {.lhs_contract = {1}, .rhs_contract = {0}}));
+  plus_scaled(c, product_of(c, c.in(1), c.in(2), {.lhs_contract = {1}, .rhs_contract = {0}}, true));
 }
 
 }  // namespace

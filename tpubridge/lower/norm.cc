@@ -1,4 +1,6 @@
 // Layer, group and batch normalisation, with gradients.
+#include <tuple>
+
 #include "tpubridge/lower/context.h"
 
 namespace tpubridge::lower {
@@ -92,6 +94,19 @@ DType statistics_type(const Context& c, DType t) {
   return c.platform == Platform::cpu && t == DType::f32 ? DType::f64 : t;
 }
 
+// Mean and variance of each channel in one pass, which is what a batch norm costs on an accelerator. The sums
+// are taken about the channel's first element: about zero, a mean far from it would leave no digits for the
+// variance. For narrow floats, whose own rounding is far above what is lost; others are read twice.
+std::pair<Value, Value> statistics_at_once(const Split& s, Value x) {
+  Dims first(x.dims().size(), 1);
+  first[1] = x.dim(1);
+  const Value about = reshaped(hlo::slice(x, Dims(first.size(), 0), first), {x.dim(1)});
+  const Value d = hlo::subtract(x, s.over(about));
+  const Value mean = mean_of(d, s.inner);
+  const Value variance = hlo::subtract(mean_of(mul(d, d), s.inner), mul(mean, mean));
+  return {hlo::add(mean, about), hlo::maximum(variance, like(variance, 0))};
+}
+
 // input, weight?, bias?, running_mean?, running_var?, training, momentum, eps → output, mean, rstd, and the
 // new running statistics (the device writes them back).
 void batch_norm(Context& c) {
@@ -101,7 +116,9 @@ void batch_norm(Context& c) {
   const double eps = c.number(7), momentum = c.number(6);
   const bool training = c.flag(5);
   Value mean, variance;
-  if (training) {
+  if (training && c.platform != Platform::cpu && bits(c.shape(0).dtype) < 32 && x.elements() > 0) {
+    std::tie(mean, variance) = statistics_at_once(s, x);
+  } else if (training) {
     mean = mean_of(to(x, st), s.inner);
     const Value d = hlo::subtract(to(x, st), s.over(mean));
     variance = mean_of(mul(d, d), s.inner);
