@@ -172,7 +172,33 @@ void bind_returned(Recorded& out, const std::vector<at::Tensor>& returned, Binde
   }
 }
 
+// Storages that hold something else now: their place in `found`, and what they hold.
+std::vector<std::pair<size_t, Value>> written_by(const Recording& r) {
+  std::vector<std::pair<size_t, Value>> out;
+  for (size_t i = 0; i < r.found.size(); ++i) {
+    const auto alive = r.found[i].storage.lock();
+    if (!alive) continue;
+    const Value& now = static_cast<Storage&>(*alive).slot.value();
+    if (now && now != r.found[i].value) out.emplace_back(i, now);
+  }
+  return out;
+}
+
 }  // namespace
+
+void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
+  exec::Lock lock(exec::mutex());
+  for (const auto& t : tensors)
+    if (is_tpu(t)) r.touch(storage_of(t));
+}
+
+std::vector<Value> left_pending(const Recording& r) {
+  std::vector<Value> out;
+  for (auto& [place, now] : written_by(r))
+    if (now->is_pending() && std::find(out.begin(), out.end(), now) == out.end())
+      out.push_back(std::move(now));
+  return out;
+}
 
 bool Source::same(const Source& o) const {
   if (kind != o.kind || shape != o.shape || !same_geometry(geometry, o.geometry)) return false;
@@ -196,17 +222,8 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
   r.check_generators();
   out.trouble = r.trouble;
   Binder binder(r, arguments, out);
-  std::vector<Value> roots;
-  std::vector<std::pair<size_t, Value>> written;  // place in `found`, and what the storage holds now
-  for (size_t i = 0; i < r.found.size(); ++i) {
-    const auto alive = r.found[i].storage.lock();
-    if (!alive) continue;
-    auto& s = static_cast<Storage&>(*alive);
-    const Value& now = s.slot.value();
-    if (!now || now == r.found[i].value) continue;
-    written.emplace_back(i, now);
-    if (now->is_pending() && std::find(roots.begin(), roots.end(), now) == roots.end()) roots.push_back(now);
-  }
+  auto written = written_by(r);
+  std::vector<Value> roots = left_pending(r);
   out.device = roots.empty() ? 0 : roots[0]->device();
   for (const auto& v : roots)
     if (v->device() != out.device) out.trouble = "it computes on more than one device";

@@ -80,6 +80,12 @@ struct Recorded {
   std::string trouble;  // not empty: it cannot be replayed, and why
 };
 
+// Tensors that a recorded call may not look at, but takes or hands through.
+void touch_all(Recording& r, const std::vector<at::Tensor>& tensors);
+// What the call left to be computed: the pending values of the storages it wrote, each once. Under exec's
+// mutex.
+[[nodiscard]] std::vector<trace::Value> left_pending(const Recording& r);
+
 // Ends a recorded call: computes what it left pending, and works out how it can be done again. `wanted` and
 // `plain` are the optimizers' numbers with perturbed and with true options.
 [[nodiscard]] Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
