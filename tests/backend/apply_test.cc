@@ -81,6 +81,23 @@ TEST_F(Apply, ProgramsOnDisk) {
   EXPECT_EQ(compiles(), before + 1);
 }
 
+TEST_F(Apply, ACacheFolderThatCannotBeUsedIsAnErrorInStrictMode) {
+  const TempFolder folder;
+  write_file(folder.path() / "file", "no folder");
+  Config c;
+  c.runtime.cache_dir = (folder.path() / "file").string();
+  c.hardware.tpu.enable_xla_cache = true;
+  EXPECT_NO_THROW(apply(c)) << "programs are compiled all the same";
+  c.validation.strict = true;
+  try {
+    apply(c);
+    FAIL() << "a file is no folder";
+  } catch (const TPUCacheError& e) {
+    EXPECT_EQ(e.detail("operation"), "open");
+    EXPECT_THAT(e.hint(), HasSubstr("runtime.cache_dir"));
+  }
+}
+
 TEST_F(Apply, TheDeadlineOfACompile) {
   apply({});
   EXPECT_EQ(exec::programs().deadline(), std::chrono::seconds(300));

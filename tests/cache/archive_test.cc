@@ -2,6 +2,7 @@
 #include "tpubridge/cache/archive.h"
 
 #include "tests/cache/make.h"
+#include "tpubridge/base/backend_errors.h"
 
 namespace tpubridge::cache {
 namespace {
@@ -58,10 +59,44 @@ TEST_F(Archive, NothingDamagedIsTakenIn) {
     else
       bad[random() % bad.size()] ^= static_cast<char>(1 + random() % 255);
     overwrite(file, bad);
-    EXPECT_THROW(import_from(to, file), FileError);
+    EXPECT_THROW(import_from(to, file), TPUCacheError);
     EXPECT_TRUE(to.list().empty());
   }
   EXPECT_THROW(import_from(to, folder.path() / "missing"), FileError);
+}
+
+// What the user asked for says what failed; it is an error of the backend, and of a file.
+TEST_F(Archive, ErrorsNameTheOperationAndTheFile) {
+  const auto told = [](auto&& ask) {
+    try {
+      ask();
+    } catch (const TPUBackendError& e) {
+      EXPECT_EQ(e.type_name(), "TPUCacheError");
+      EXPECT_EQ(e.message().rfind("TPU cache " + e.detail("operation") + " failed: ", 0), 0u) << e.what();
+      EXPECT_NE(dynamic_cast<const FileError*>(&e), nullptr);
+      return e.detail("operation") + " " + e.detail("path");
+    }
+    return std::string("nothing was thrown");
+  };
+  overwrite(file, "TPBARCH1 and not much more");
+  EXPECT_EQ(told([&] { import_from(to, file); }), "import " + file.string());
+  const Path nowhere = folder.path() / "no folder" / "file";
+  EXPECT_EQ(told([&] { export_to(from, nowhere); }).rfind("export ", 0), 0u);
+  EXPECT_NO_THROW(from.check_entries());
+  std::string bytes = read_file(from.path_of(key_of(2)));
+  bytes.resize(bytes.size() / 2);
+  overwrite(from.path_of(key_of(2)), bytes);
+  EXPECT_EQ(told([&] { from.check_entries(); }), "verify " + from.path_of(key_of(2)).string());
+  EXPECT_FALSE(from.load(key_of(2))) << "a look-up drops it, and throws nothing";
+  EXPECT_NO_THROW(from.check_entries());
+}
+
+TEST_F(Archive, AFolderThatCannotBeUsed) {
+  EXPECT_NO_THROW(to.check_folder());
+  EXPECT_EQ(to.list().size(), 0u);
+  overwrite(file, "a file");
+  const DiskCache bad(file / "programs", kRoomy);
+  EXPECT_THROW(bad.check_folder(), TPUCacheError);
 }
 
 }  // namespace

@@ -16,12 +16,14 @@ TEST(TPUConfig, Defaults) {
   EXPECT_TRUE(c.enabled);
   EXPECT_EQ(c.version.value(), TPUVersion::automatic);
   EXPECT_EQ(c.topology.value(), TPUTopology::automatic);
+  EXPECT_EQ(c.compilation_mode.value(), CompilationMode::torch_xla);
   EXPECT_EQ(c.xla_flags.value(), "");
   EXPECT_EQ(c.precision.value(), TPUPrecision::bfloat16);
   EXPECT_TRUE(c.mixed_precision);
   EXPECT_EQ(c.memory_fraction.value(), 0.90);
   EXPECT_TRUE(c.gradient_checkpointing);
   EXPECT_EQ(c.xla_optimization_level.value(), 2);
+  EXPECT_TRUE(c.enable_xla_dynamic_shapes);
   EXPECT_FALSE(c.enable_jax_integration);
   EXPECT_EQ(c.jax_backend.value(), "tpu");
   EXPECT_EQ(c.cache_max_size.value(), 100);
@@ -176,6 +178,8 @@ TEST(Config, EveryFieldOutOfRange) {
                  "auto, v4, v5e, v5p, v6e, v7");
   EXPECT_REFUSED(t.topology = static_cast<TPUTopology>(4), "hardware.tpu.topology", "#4",
                  "auto, single, pod, superpod");
+  EXPECT_REFUSED(t.compilation_mode = static_cast<CompilationMode>(3), "hardware.tpu.compilation_mode", "#3",
+                 "xla, pjit, torch_xla");
   EXPECT_REFUSED(t.precision = static_cast<TPUPrecision>(4), "hardware.tpu.precision", "#4",
                  "bfloat16, float16, float32, float64");
   EXPECT_REFUSED(t.memory_fraction = 0.0999, "hardware.tpu.memory_fraction", "0.0999", "0.1 to 1");

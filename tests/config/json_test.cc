@@ -35,8 +35,9 @@ TEST(ConfigJson, HasEveryFieldUnderItsName) {
     "runtime": {"plugin": "", "cpu_devices": 1, "cache_dir": "", "cache_size_mb": 4096, "fallback": "warn",
                 "graph_limit": 20000, "log_level": "warn"},
     "hardware": {"tpu": {
-      "enabled": true, "version": "auto", "topology": "auto", "xla_flags": "", "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9, "gradient_checkpointing": true,
-      "xla_optimization_level": 2, "enable_jax_integration": false, "jax_backend": "tpu", "cache_max_size": 100,
+      "enabled": true, "version": "auto", "topology": "auto", "compilation_mode": "torch_xla", "xla_flags": "",
+      "precision": "bfloat16", "mixed_precision": true, "memory_fraction": 0.9, "gradient_checkpointing": true,
+      "xla_optimization_level": 2, "enable_xla_dynamic_shapes": true, "enable_jax_integration": false, "jax_backend": "tpu", "cache_max_size": 100,
       "compilation_timeout_seconds": 300, "allocation_history_retention_seconds": 3600,
       "monitoring_interval_seconds": 1, "monitoring_duration_seconds": 60, "v6e_memory_gb": null, "v7_memory_gb": null,
       "enable_strict_validation": false, "enable_xla_cache": true}}})"));
@@ -133,7 +134,7 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
   for (const char* section : {"/validation", "/runtime", "/hardware/tpu"})
     for (const auto& [key, value] : whole[json::json_pointer(section)].items())
       spoil(json::json_pointer(std::string(section) + "/" + key));
-  EXPECT_EQ(fields, 3 + 2 + 7 + 20);
+  EXPECT_EQ(fields, 3 + 2 + 7 + 22);
 }
 
 TEST(ConfigJson, OutOfRangeNamesFieldValueAndRange) {

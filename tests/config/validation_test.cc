@@ -26,27 +26,29 @@ const TPURuntime kV5p{true, "TPU v5", 4, 100'000'000'000, ""};
 
 TEST(Validation, WithoutATpu) {
   const auto s = validate_tpu_configuration({});
-  EXPECT_EQ(counts(s), (Counts{7, 6, 1, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{9, 8, 1, 0, 0}));
   EXPECT_TRUE(s.is_valid());
   EXPECT_EQ(s.success_rate(), 1.0);
-  EXPECT_EQ(told(s, ValidationStatus::passed),
-            (std::vector<std::string>{"TPU version valid: v5e", "TPU topology valid: single",
-                                      "precision valid: bfloat16", "memory fraction valid: 0.9",
-                                      "gradient checkpointing is on", "XLA optimization level valid: 1"}));
+  EXPECT_EQ(
+      told(s, ValidationStatus::passed),
+      (std::vector<std::string>{
+          "TPU version valid: v5e", "TPU topology valid: single", "TPU compilation mode valid: torch_xla",
+          "precision valid: bfloat16", "memory fraction valid: 0.9", "gradient checkpointing is on",
+          "XLA optimization level valid: 1", "XLA dynamic shapes enabled: inputs may vary in size"}));
   EXPECT_EQ(told(s, ValidationStatus::warning),
             std::vector<std::string>{"no TPU is available here: programs run on a simulated one"});
   EXPECT_EQ(s.reports[0].name, "test_0");
-  EXPECT_EQ(s.reports[6].name, "test_6");
-  EXPECT_EQ(s.reports[3].status, ValidationStatus::warning) << "the order is the reference's";
+  EXPECT_EQ(s.reports[8].name, "test_8");
+  EXPECT_EQ(s.reports[4].status, ValidationStatus::warning) << "the order is the reference's";
 }
 
 TEST(Validation, WithATpu) {
   const auto s = validate_tpu_configuration({}, kV5p);
-  EXPECT_EQ(counts(s), (Counts{9, 9, 0, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{11, 11, 0, 0, 0}));
   EXPECT_EQ(s.reports[0].message, "TPU version valid: v5p");
-  EXPECT_EQ(s.reports[4].message, "device: TPU v5");
-  EXPECT_EQ(s.reports[5].message, "world size: 4");
-  EXPECT_EQ(s.reports[6].message, "memory fraction valid: 0.95");
+  EXPECT_EQ(s.reports[5].message, "device: TPU v5");
+  EXPECT_EQ(s.reports[6].message, "world size: 4");
+  EXPECT_EQ(s.reports[7].message, "memory fraction valid: 0.95");
 }
 
 TEST(Validation, ATpuThatCannotBeOpenedIsAWarning) {
@@ -58,9 +60,9 @@ TEST(Validation, ATpuThatCannotBeOpenedIsAWarning) {
 
 TEST(Validation, SingleWithSeveralDevices) {
   const auto s = validate_tpu_configuration({.topology = TPUTopology::single}, kV5p);
-  EXPECT_EQ(counts(s), (Counts{10, 9, 1, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{12, 11, 1, 0, 0}));
   EXPECT_EQ(told(s, ValidationStatus::warning)[0], "there are 4 devices, but the topology is set to single");
-  EXPECT_EQ(s.reports[6].detail("field"), "hardware.tpu.topology");
+  EXPECT_EQ(s.reports[7].detail("field"), "hardware.tpu.topology");
 }
 
 TEST(Validation, WhatIsDoubtful) {
@@ -68,7 +70,7 @@ TEST(Validation, WhatIsDoubtful) {
                                              .precision = TPUPrecision::float64,
                                              .memory_fraction = 0.5,
                                              .xla_optimization_level = 1});
-  EXPECT_EQ(counts(s), (Counts{9, 5, 4, 0, 0}));
+  EXPECT_EQ(counts(s), (Counts{11, 7, 4, 0, 0}));
   EXPECT_TRUE(s.is_valid());
   EXPECT_EQ(s.recommendations().size(), 4u);
   EXPECT_THAT(told(s, ValidationStatus::warning),
@@ -82,20 +84,31 @@ TEST(Validation, WhatIsDoubtful) {
 
 TEST(Validation, WithoutCheckpointing) {
   const auto s = validate_tpu_configuration({.gradient_checkpointing = false});
-  EXPECT_EQ(counts(s), (Counts{7, 5, 2, 0, 0}));
-  EXPECT_EQ(s.reports[5].detail("field"), "hardware.tpu.gradient_checkpointing");
+  EXPECT_EQ(counts(s), (Counts{9, 7, 2, 0, 0}));
+  EXPECT_EQ(s.reports[6].detail("field"), "hardware.tpu.gradient_checkpointing");
+}
+
+TEST(Validation, StaticShapesAreAWarning) {
+  const auto s = validate_tpu_configuration({.enable_xla_dynamic_shapes = false});
+  EXPECT_EQ(counts(s), (Counts{9, 7, 2, 0, 0}));
+  EXPECT_EQ(s.reports[8].message, "XLA dynamic shapes disabled: every input must have the same sizes");
+  EXPECT_EQ(s.reports[8].detail("field"), "hardware.tpu.enable_xla_dynamic_shapes");
 }
 
 TEST(Validation, WhatIsWrong) {
   TPUConfig c{.memory_fraction = 1.5, .xla_optimization_level = 7, .cache_max_size = -1};
   c.version = static_cast<TPUVersion>(77);
   c.topology = static_cast<TPUTopology>(77);
+  c.compilation_mode = static_cast<CompilationMode>(9);
   c.xla_flags = "--nonsense";
   const auto s = validate_tpu_configuration(c);
-  EXPECT_EQ(counts(s), (Counts{9, 2, 1, 6, 0}));
+  EXPECT_EQ(counts(s), (Counts{11, 3, 1, 7, 0}));
   EXPECT_FALSE(s.is_valid());
-  EXPECT_DOUBLE_EQ(s.success_rate(), 3.0 / 9);
-  EXPECT_EQ(told(s, ValidationStatus::failed)[2],
+  EXPECT_DOUBLE_EQ(s.success_rate(), 4.0 / 11);
+  EXPECT_EQ(
+      told(s, ValidationStatus::failed)[2],
+      "Invalid configuration for 'hardware.tpu.compilation_mode': #9 - it must be xla, pjit, torch_xla");
+  EXPECT_EQ(told(s, ValidationStatus::failed)[3],
             "Invalid configuration for 'hardware.tpu.memory_fraction': 1.5 - it must be 0.1 to 1");
 }
 
@@ -117,9 +130,9 @@ TEST(Validation, StrictThrowsTheTypedError) {
 
 TEST(Validation, AWholeConfiguration) {
   Config c;
-  EXPECT_EQ(counts(validate(c)), (Counts{7, 6, 1, 0, 0}));
+  EXPECT_EQ(counts(validate(c)), (Counts{9, 8, 1, 0, 0}));
   c.runtime.cpu_devices = 0;
-  EXPECT_EQ(counts(validate(c)), (Counts{8, 6, 1, 1, 0}));
+  EXPECT_EQ(counts(validate(c)), (Counts{10, 8, 1, 1, 0}));
   c.validation.strict = true;
   EXPECT_THROW((void)validate(c), TPUValidationError);
   c.validation.enabled = false;
@@ -130,11 +143,11 @@ TEST(Validation, AWholeConfiguration) {
 TEST(Validation, Json) {
   const auto out = nlohmann::json::parse(validate_tpu_configuration({}).to_json());
   EXPECT_EQ(out["is_valid"], true);
-  EXPECT_EQ(out["total_tests"], 7);
+  EXPECT_EQ(out["total_tests"], 9);
   EXPECT_EQ(out["warnings"], 1);
-  EXPECT_EQ(out["reports"][3]["status"], "warning");
-  EXPECT_EQ(out["reports"][3]["metadata"]["recommendation"], "`tpubridge doctor` says what is missing.");
-  EXPECT_EQ(out["reports"].size(), 7u);
+  EXPECT_EQ(out["reports"][4]["status"], "warning");
+  EXPECT_EQ(out["reports"][4]["metadata"]["recommendation"], "`tpubridge doctor` says what is missing.");
+  EXPECT_EQ(out["reports"].size(), 9u);
 }
 
 // A document is looked at whole: nothing is told twice, nothing that failed is called valid.
@@ -143,12 +156,12 @@ TEST(Validation, OfADocument) {
       R"({"sed": 1, "runtime": {"plugin": "cpu", "cpu_devices": 0},
           "hardware": {"tpu": {"version": "v9", "memory_fraction": 2}}})",
       "run.json");
-  EXPECT_EQ(counts(out.summary), (Counts{9, 4, 1, 4, 0}));
+  EXPECT_EQ(counts(out.summary), (Counts{11, 6, 1, 4, 0}));
   EXPECT_EQ(told(out.summary, ValidationStatus::failed)[0],
             "\"sed\" is no field of the configuration; did you mean seed?");
   EXPECT_EQ(out.effective, "");
   const auto good = check_configuration(R"({"runtime": {"plugin": "cpu"}})", "run.json");
-  EXPECT_EQ(counts(good.summary), (Counts{7, 6, 1, 0, 0}));
+  EXPECT_EQ(counts(good.summary), (Counts{9, 8, 1, 0, 0}));
   EXPECT_EQ(nlohmann::json::parse(good.effective)["hardware"]["tpu"]["version"], "v5e");
   EXPECT_THROW((void)check_configuration("{", "run.json"), TPUConfigurationError);
 }

@@ -123,6 +123,31 @@ TEST_F(Collectives, WrongInputIsRefused) {
   EXPECT_THROW((void)reduce_named("median"), TPUDistributedError);
 }
 
+// NaN comes through, as in torch's amax, whichever device has it.
+TEST_F(Collectives, MaximaAndMinimaKeepNaN) {
+  const float nan = std::nanf("");
+  std::vector<Tensor> host{torch::tensor({nan, 1.f, 2.f, -1.f}), torch::tensor({0.f, nan, 3.f, -2.f}),
+                           torch::tensor({1.f, 1.f, nan, -3.f}), torch::tensor({2.f, 2.f, 2.f, -4.f})};
+  for (const auto& t : all_reduce(spread_out(host), Reduce::max)) expect_close(t, torch::stack(host).amax(0));
+  for (const auto& t : all_reduce(spread_out(host), Reduce::min)) expect_close(t, torch::stack(host).amin(0));
+}
+
+TEST_F(Collectives, TheirCompilesAreCountedAndSeen) {
+  const auto there =
+      std::vector<Tensor>{torch::ones({7}, torch::Device("tpu:0")), torch::ones({7}, torch::Device("tpu:1"))};
+  sync(there);
+  const Metrics before = metrics();
+  {
+    const auto scope = expect_no_compile();
+    EXPECT_THROW((void)all_reduce(there), CompilationError);
+  }
+  (void)all_reduce(there);
+  EXPECT_EQ(metrics().compiles, before.compiles + 1);
+  EXPECT_EQ(metrics().executions, before.executions + 1);
+  const auto scope = expect_no_compile();
+  expect_close(all_reduce(there)[1], torch::full({7}, 2.f));
+}
+
 TEST_F(Collectives, IsAHostReadInsideACompiledStep) {
   const auto there = spread_out(numbers(2));
   auto step = compile([&](Tensor a, Tensor b) { return all_reduce({a, b})[0]; });

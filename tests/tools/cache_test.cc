@@ -164,7 +164,7 @@ TEST_F(Cache, ExportAndImport) {
   write_file(file, "no export");
   const Ran bad = in_cache({"cache", "import", file, "--json"});
   EXPECT_EQ(bad.code, 1);
-  EXPECT_EQ(bad.error()["error_type"], "FileError");
+  EXPECT_EQ(bad.error()["error_type"], "TPUCacheError");
 }
 
 TEST_F(Cache, HelpAndMistakes) {

@@ -14,11 +14,11 @@ TEST(Validate, AGoodFile) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("memory fraction valid: 0.8"));
   // No TPU, and level 2 of the mode on what is taken for a v5e.
-  EXPECT_THAT(ran.out, HasSubstr("8 checks, 6 passed, 2 warnings, 0 failed\n"));
+  EXPECT_THAT(ran.out, HasSubstr("10 checks, 8 passed, 2 warnings, 0 failed\n"));
   const auto json = tpubridge({"validate", file.str(), "--json"}, kCpu).json();
   EXPECT_EQ(json["good"], true);
   EXPECT_EQ(json["is_valid"], true);
-  EXPECT_EQ(json["total_tests"], 8);
+  EXPECT_EQ(json["total_tests"], 10);
   EXPECT_EQ(json["warnings"], 2);
   EXPECT_EQ(json["config"]["mode"], "training");
   EXPECT_EQ(json["config"]["hardware"]["tpu"]["memory_fraction"], 0.8);
@@ -35,7 +35,7 @@ TEST(Validate, StrictCountsWarnings) {
   const Ran tpu = tpubridge({"validate", file.str(), "--strict", "--json"},
                             {{"TPUBRIDGE_PLUGIN", FAKE_PLUGIN}, {"FAKE_PJRT", "generation=v6e,chips=4"}});
   EXPECT_EQ(tpu.code, 0) << tpu.out << tpu.err;
-  EXPECT_EQ(tpu.json()["total_tests"], 9);
+  EXPECT_EQ(tpu.json()["total_tests"], 11);
   EXPECT_EQ(tpu.json()["config"]["hardware"]["tpu"]["version"], "v6e");
   EXPECT_EQ(tpu.json()["config"]["hardware"]["tpu"]["memory_fraction"], 0.95);
 }

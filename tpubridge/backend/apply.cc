@@ -67,12 +67,15 @@ Applied apply(const Config& given) {
   const TPUConfig& tpu = c.hardware.tpu;
   auto options = compile_options(tpu);
   out.memory_limit = limit_of(tpu, out.runtime);
+  auto programs = open_programs(c, exec::client());
+  if (programs.disk() && (c.validation.strict || tpu.enable_strict_validation))
+    programs.disk()->check_folder();
 
   log::set_level(c.runtime.log_level);
   for (const auto& r : problems.reports)
     if (r.status == ValidationStatus::warning) log::info("config.doubtful", {{"what", r.message}});
   const exec::Lock lock(exec::mutex());
-  exec::programs() = open_programs(c, exec::client());
+  exec::programs() = std::move(programs);
   exec::set_compile_options(std::move(options));
   exec::set_cache_capacity(static_cast<size_t>(tpu.cache_max_size.value()));
   exec::set_graph_limit(c.runtime.graph_limit);

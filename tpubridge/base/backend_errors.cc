@@ -26,6 +26,12 @@ TPUDistributedError distributed_error(const std::string& operation, const std::s
                              std::move(hint), Code::failed_precondition);
 }
 
+TPUCacheError cache_error(const std::string& operation, const std::string& error, Details more,
+                          std::string hint, Code code) {
+  return TPUCacheError("TPU cache " + operation + " failed: " + error,
+                       joined({{"operation", operation}}, std::move(more)), std::move(hint), code);
+}
+
 TPUModelPreparationError model_preparation_error(const std::string& model, const std::string& error,
                                                  Details more, std::string hint) {
   return TPUModelPreparationError("TPU model preparation for '" + model + "' failed: " + error,

@@ -17,6 +17,13 @@ TPUBRIDGE_ERROR(TPUDistributedError, public virtual TPUBackendError);
 [[nodiscard]] TPUDistributedError distributed_error(const std::string& operation, const std::string& error,
                                                     std::string hint = {});
 
+// The cache of compiled programs on disk could not do what was asked of it: a file is damaged, or cannot be
+// read or written. Never thrown for a look-up that happens by itself.
+TPUBRIDGE_ERROR(TPUCacheError, public virtual FileError, public virtual TPUBackendError);
+[[nodiscard]] TPUCacheError cache_error(const std::string& operation, const std::string& error,
+                                        Details more = {}, std::string hint = {},
+                                        Code code = Code::data_loss);
+
 // A model cannot be brought to the device.
 TPUBRIDGE_ERROR(TPUModelPreparationError, public virtual TPUBackendError);
 [[nodiscard]] TPUModelPreparationError model_preparation_error(const std::string& model,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tpubridge/base/backend_errors.h"
 #include "tpubridge/cache/bytes.h"
 
 namespace tpubridge::cache {
@@ -16,6 +17,16 @@ constexpr size_t kHash = 16;
 [[noreturn]] void damaged(const Path& file, const std::string& why) {
   throw FileError(fmt::format("{} cannot be imported: {}", file.string(), why), {{"path", file.string()}},
                   "Export it again, and compare the sizes after copying it.", Code::data_loss);
+}
+
+// What goes wrong with a file is an error of what was asked of the cache.
+template <class F>
+auto told(const char* operation, F&& f) {
+  try {
+    return f();
+  } catch (const FileError& e) {
+    throw cache_error(operation, e.message(), e.details(), e.hint(), e.code());
+  }
 }
 
 std::string_view text(const MappedFile& file) {
@@ -56,9 +67,7 @@ std::vector<std::string_view> split(std::string_view bytes, const Path& file) {
   return out;
 }
 
-}  // namespace
-
-Exported export_to(const DiskCache& cache, const Path& file, const std::vector<Hash128>& keys) {
+Exported write_archive(const DiskCache& cache, const Path& file, const std::vector<Hash128>& keys) {
   std::vector<MappedFile> entries;  // an entry is never changed, and one that is deleted now stays mapped
   for (const auto& f : chosen(cache, keys)) try {
       entries.emplace_back(f.path);
@@ -88,7 +97,7 @@ Exported export_to(const DiskCache& cache, const Path& file, const std::vector<H
   return out;
 }
 
-Imported import_from(const DiskCache& cache, const Path& file) {
+Imported read_archive(const DiskCache& cache, const Path& file) {
   const MappedFile mapped(file);
   const auto entries = split(text(mapped), file);
   std::vector<Hash128> keys;
@@ -97,6 +106,16 @@ Imported import_from(const DiskCache& cache, const Path& file) {
   for (size_t i = 0; i < entries.size(); ++i)
     if (cache.add(keys[i], entries[i])) ++out.added;
   return out;
+}
+
+}  // namespace
+
+Exported export_to(const DiskCache& cache, const Path& file, const std::vector<Hash128>& keys) {
+  return told("export", [&] { return write_archive(cache, file, keys); });
+}
+
+Imported import_from(const DiskCache& cache, const Path& file) {
+  return told("import", [&] { return read_archive(cache, file); });
 }
 
 }  // namespace tpubridge::cache

@@ -52,8 +52,12 @@ class DiskCache {
   };
   [[nodiscard]] std::vector<File> list() const;    // the most recently used first
   [[nodiscard]] std::vector<File> verify() const;  // the same, each entry read whole
-  bool remove(const Hash128& key) const;           // whether it was there
-  Removed gc(int64_t max_bytes) const;  // also what killed processes left: locks and unfinished writes
+  // Throws TPUCacheError where an entry is damaged, or the folder cannot be read.
+  void check_entries() const;
+  // Throws TPUCacheError where entries could not be written or read; makes the folder where it is not there.
+  void check_folder() const;
+  bool remove(const Hash128& key) const;  // whether it was there
+  Removed gc(int64_t max_bytes) const;    // also what killed processes left: locks and unfinished writes
   Removed clear() const;
 
   [[nodiscard]] Path path_of(const Hash128& key) const;

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 
+#include "tpubridge/base/backend_errors.h"
 #include "tpubridge/cache/bytes.h"
 #include "tpubridge/cache/disk.h"
 
@@ -100,6 +101,33 @@ std::vector<DiskCache::File> look_at_all(const Path& folder, bool whole) {
 
 std::vector<DiskCache::File> DiskCache::list() const { return look_at_all(folder_, false); }
 std::vector<DiskCache::File> DiskCache::verify() const { return look_at_all(folder_, true); }
+
+void DiskCache::check_entries() const {
+  std::vector<File> files;
+  try {
+    files = verify();
+  } catch (const FileError& e) {
+    throw cache_error("verify", e.message(), e.details(), e.hint(), e.code());
+  }
+  std::erase_if(files, [](const File& f) { return f.info || f.other_version; });
+  if (files.empty()) return;
+  throw cache_error("verify", files[0].problem,
+                    {{"path", files[0].path.string()}, {"damaged", std::to_string(files.size())}},
+                    "`tpubridge cache verify --remove` deletes what is damaged.");
+}
+
+void DiskCache::check_folder() const {
+  try {
+    make_folder(folder_);
+    const Path probe = folder_ / ("probe-" + std::to_string(::getpid()) + std::string(kTemporary));
+    write_file(probe, std::string_view("tpubridge"));
+    unlink_if_there(probe);
+    (void)entries(folder_);
+  } catch (const FileError& e) {
+    throw cache_error("open", e.message(), e.details(),
+                      "Name another folder (runtime.cache_dir), or set enable_xla_cache to false.", e.code());
+  }
+}
 
 bool DiskCache::remove(const Hash128& key) const { return unlink_if_there(path_of(key)); }
 

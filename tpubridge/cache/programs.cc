@@ -165,7 +165,7 @@ Hash128 ProgramCache::key(const pjrt::Program& program, const pjrt::CompileOptio
 }
 
 Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions& options,
-                        std::optional<pjrt::Signature> signature) {
+                        std::optional<pjrt::Signature> signature, std::optional<milliseconds> own_deadline) {
   const Hash128 wanted = key(program, options);
   State& state = *state_;
   std::unique_lock lock(state.mutex);
@@ -181,7 +181,7 @@ Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions
   if (first)
     place = std::make_shared<Job>(Job{wanted, program, options, std::move(signature), state.patience});
   const std::shared_ptr<Job> job = place;
-  const milliseconds deadline = state.deadline;
+  const milliseconds deadline = own_deadline.value_or(state.deadline);
   ++job->waiting;
   const ProgressLine progress("compiling");
   const auto end = Clock::now() + deadline;

@@ -36,9 +36,10 @@ class ProgramCache {
   // The signature, where the caller knows it, saves reading it off the program. Throws what the compiler
   // throws; past the deadline XLACompilationTimeoutError, while the compile goes on: its result, if one
   // comes, is kept in memory and on disk, and whoever asks again before it is there waits for the same
-  // compile.
+  // compile. `deadline`, where given, counts for this call in the place of deadline().
   [[nodiscard]] Found get(const pjrt::Program& program, const pjrt::CompileOptions& options = {},
-                          std::optional<pjrt::Signature> signature = std::nullopt);
+                          std::optional<pjrt::Signature> signature = std::nullopt,
+                          std::optional<std::chrono::milliseconds> deadline = std::nullopt);
 
   [[nodiscard]] std::chrono::milliseconds deadline() const;
   std::chrono::milliseconds set_deadline(std::chrono::milliseconds deadline);  // 0: none; returns the old one

@@ -21,6 +21,7 @@ namespace tpubridge {
 
 enum class TPUVersion : uint8_t { automatic, v4, v5e, v5p, v6e, v7 };
 enum class TPUTopology : uint8_t { automatic, single, pod, superpod };
+enum class CompilationMode : uint8_t { xla, pjit, torch_xla };
 enum class TPUPrecision : uint8_t { bfloat16, float16, float32, float64 };
 enum class Mode : uint8_t { none, inference, training, development };
 enum class FallbackMode : uint8_t { allow, warn, error };
@@ -29,6 +30,7 @@ enum class Optimization : uint8_t { conservative, balanced, aggressive };
 // As they stand in JSON ("auto", "v5e", …); "invalid" where the number is none of the enum's.
 [[nodiscard]] std::string_view to_string(TPUVersion version);
 [[nodiscard]] std::string_view to_string(TPUTopology topology);
+[[nodiscard]] std::string_view to_string(CompilationMode mode);
 [[nodiscard]] std::string_view to_string(TPUPrecision precision);
 [[nodiscard]] std::string_view to_string(Mode mode);
 [[nodiscard]] std::string_view to_string(Optimization level);
@@ -41,12 +43,14 @@ struct TPUConfig {
   Setting<bool> enabled = standard(true);
   Setting<TPUVersion> version = standard(TPUVersion::automatic);
   Setting<TPUTopology> topology = standard(TPUTopology::automatic);
+  Setting<CompilationMode> compilation_mode = standard(CompilationMode::torch_xla);
   Setting<std::string> xla_flags = standard(std::string());  // empty: none
   Setting<TPUPrecision> precision = standard(TPUPrecision::bfloat16);
   Setting<bool> mixed_precision = standard(true);
   Setting<double> memory_fraction = standard(0.90);
   Setting<bool> gradient_checkpointing = standard(true);
   Setting<int64_t> xla_optimization_level = standard(2);  // 0 debug, 1 basic, 2 and 3 aggressive
+  Setting<bool> enable_xla_dynamic_shapes = standard(true);
   Setting<bool> enable_jax_integration = standard(false);
   Setting<std::string> jax_backend = standard("tpu");
   Setting<int64_t> cache_max_size = standard(100);                         // programs; 0: off

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kVersions = {"auto", "v4", "v5e", "v5p", "v6e", "v7"};
 constexpr std::array<std::string_view, 4> kTopologies = {"auto", "single", "pod", "superpod"};
+constexpr std::array<std::string_view, 3> kCompilationModes = {"xla", "pjit", "torch_xla"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"bfloat16", "float16", "float32", "float64"};
 constexpr std::array<std::string_view, 4> kModes = {"none", "inference", "training", "development"};
 constexpr std::array<std::string_view, 3> kFallbacks = {"allow", "warn", "error"};
@@ -55,6 +56,11 @@ constexpr Field kTpu[] = {
      .variable = "TPUBRIDGE_TPU_TOPOLOGY",
      .description = "auto: single up to 8 devices, pod up to 256, superpod beyond",
      .effect = "resolved(); validation warns of single where there are several devices"},
+    {.name = "compilation_mode",
+     .slot = at<&TPUConfig::compilation_mode>,
+     .choices = kCompilationModes,
+     .description = "of models: torch_xla traced, then replayed; xla ahead of time; pjit over all devices",
+     .effect = "XLACompiler"},
     {.name = "xla_flags",
      .slot = at<&TPUConfig::xla_flags>,
      .variable = "TPUBRIDGE_XLA_FLAGS",
@@ -90,6 +96,10 @@ constexpr Field kTpu[] = {
      .variable = "TPUBRIDGE_XLA_LEVEL",
      .description = "0 debug, 1 basic, 2 aggressive; where nobody sets it, 1 on v5e",
      .effect = "apply(), for each compile"},
+    {.name = "enable_xla_dynamic_shapes",
+     .slot = at<&TPUConfig::enable_xla_dynamic_shapes>,
+     .description = "inputs of other shapes get a program of their own; false: they are an error",
+     .effect = "XLACompiler"},
     {.name = "enable_jax_integration",
      .slot = at<&TPUConfig::enable_jax_integration>,
      .description = "there is no JAX in the process: true is refused",
@@ -104,15 +114,15 @@ constexpr Field kTpu[] = {
      .slot = at<&TPUConfig::cache_max_size>,
      .low = 0,
      .high = kLong,
-     .description = "most compiled programs, and most prepared models, kept in memory; 0: none",
-     .effect = "apply(), TPUBackend"},
+     .description = "most compiled programs, and most prepared and compiled models, kept in memory; 0: none",
+     .effect = "apply(), TPUBackend, XLACompiler"},
     {.name = "compilation_timeout_seconds",
      .slot = at<&TPUConfig::compilation_timeout_seconds>,
      .low = 0,
      .high = 1e7,
      .variable = "TPUBRIDGE_COMPILE_TIMEOUT",
      .description = "after which a compile is given up with XLACompilationTimeoutError; 0: never",
-     .effect = "apply()"},
+     .effect = "apply(), XLACompiler"},
     {.name = "allocation_history_retention_seconds",
      .slot = at<&TPUConfig::allocation_history_retention_seconds>,
      .low = 0,
@@ -251,6 +261,7 @@ namespace tpubridge {
 
 std::string_view to_string(TPUVersion v) { return config::name_in(config::kVersions, v); }
 std::string_view to_string(TPUTopology v) { return config::name_in(config::kTopologies, v); }
+std::string_view to_string(CompilationMode v) { return config::name_in(config::kCompilationModes, v); }
 std::string_view to_string(TPUPrecision v) { return config::name_in(config::kPrecisions, v); }
 std::string_view to_string(Mode v) { return config::name_in(config::kModes, v); }
 std::string_view to_string(Optimization v) { return config::name_in(config::kOptimizations, v); }

@@ -83,6 +83,7 @@ class Findings {
 void basics(Findings& out, const TPUConfig& c) {
   out.field("version", "TPU version valid");
   out.field("topology", "TPU topology valid");
+  out.field("compilation_mode", "TPU compilation mode valid");
   if (c.precision == TPUPrecision::float64)
     out.warn("precision", "precision float64 is emulated on a TPU, and slow",
              "Use bfloat16, float16 or float32.");
@@ -117,7 +118,14 @@ void memory(Findings& out, const TPUConfig& c) {
              "Turn it on where a model does not fit.");
 }
 
-void compilation(Findings& out) { out.field("xla_optimization_level", "XLA optimization level valid"); }
+void compilation(Findings& out, const TPUConfig& c) {
+  out.field("xla_optimization_level", "XLA optimization level valid");
+  if (c.enable_xla_dynamic_shapes)
+    out.pass("XLA dynamic shapes enabled: inputs may vary in size");
+  else
+    out.warn("enable_xla_dynamic_shapes", "XLA dynamic shapes disabled: every input must have the same sizes",
+             "Pad inputs to one size, or enable dynamic shapes.");
+}
 
 // What the reference does not look at is said only where it is wrong, so that its counts hold.
 void others(Findings& out, const TPUConfig& c) {
@@ -156,7 +164,7 @@ void look(Findings& out, const TPUConfig& config, const TPUConfig& full, const T
   basics(out, full);
   here(out, config, runtime);
   memory(out, full);
-  compilation(out);
+  compilation(out, full);
   for_version(out, full);
   others(out, full);
 }

@@ -42,7 +42,8 @@ void Recording::touch(Storage& s) {
   const auto [it, fresh] = places_.try_emplace(&s, found.size());
   if (fresh) {
     found.push_back({weak(s), s.slot.value(), s.geometry, s.nbytes()});
-  } else if (Found& f = found[it->second]; !f.value && !f.zeros && are_zeros(s.slot.value())) {
+  } else if (Found& f = found[it->second];
+             notes_zeros_ && !f.value && !f.zeros && are_zeros(s.slot.value())) {
     f.zeros = s.slot.value();
     f.zeros_geometry = s.geometry;
   }

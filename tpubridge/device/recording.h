@@ -24,7 +24,8 @@ using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 class Recording final : public c10::DebugInfoBase {
  public:
   // What a storage held when the call first touched it; no value: it was made by the call, or never written.
-  // Then `zeros` is what it held next, where that is zeros.
+  // Then `zeros` is what it held next, where
+  // that is zeros and the recording notes them.
   struct Found {
     WeakStorage storage;
     trace::Value value;
@@ -55,7 +56,9 @@ class Recording final : public c10::DebugInfoBase {
     uint64_t answer;
   };
 
-  explicit Recording(HostReads policy) : policy_(policy), start_(Draws::now()) {}
+  // `notes_zeros`: see found_zeros().
+  explicit Recording(HostReads policy, bool notes_zeros = false)
+      : policy_(policy), notes_zeros_(notes_zeros), start_(Draws::now()) {}
 
   void touch(Storage& s);  // before every read and write
   void upload(const at::Tensor& host, const trace::Value& leaf);
@@ -90,6 +93,7 @@ class Recording final : public c10::DebugInfoBase {
  private:
   std::unordered_map<Storage*, size_t> places_;
   HostReads policy_;
+  bool notes_zeros_;
   Draws start_;  // the default generators when the call began
 };
 

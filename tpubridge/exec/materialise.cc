@@ -9,12 +9,11 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
-#include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
-#include "tpubridge/exec/options.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
@@ -34,27 +33,7 @@ std::atomic<bool>& eager_mode() {
   static std::atomic<bool> value{env::flag("TPUBRIDGE_EAGER")};
   return value;
 }
-std::atomic<int> no_compile{0};
-std::atomic<bool (*)()> deterministic_source{nullptr};
-
-bool deterministic() {
-  auto* ask = deterministic_source.load();
-  return ask && ask();
-}
-
-// The program in the present mode: compiled with other options it is another one.
-Key in_this_mode(Key key) {
-  if (deterministic()) key[0] ^= 0x9e3779b97f4a7c15ull;
-  key[1] ^= user_options_hash();
-  return key;
-}
 Key structure_key(const Graph& graph) { return in_this_mode(graph.hash); }
-
-// Thrown where a scope forbids compiling: the values stay pending and can be computed later.
-struct Forbidden : CompilationError {
-  Forbidden(const std::string& message, const Details& details, const std::string& hint)
-      : Error(message, details, hint), CompilationError(message, details, hint) {}
-};
 
 pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {
   pjrt::Signature s;
@@ -91,55 +70,42 @@ std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int
   return out;
 }
 
-std::shared_ptr<const Compiled> compile(const Graph& graph, int device_index, std::string_view reason) {
+Ready compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
   const std::string text =
       lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
   const Key key = in_this_mode(text_key(text, device_index));
-  if (auto known = find_text(key, structure_key(graph))) {
-    count_execution(false, 0);
-    return known;
-  }
-  if (no_compile > 0)
-    throw Forbidden("a program would be compiled inside an expect_no_compile() scope",
-                    {{"ops", std::to_string(graph.nodes.size())}},
-                    "Shapes, element types or the ops themselves differ from what ran before.");
+  const bool afresh = compiling_afresh();
+  if (auto known = afresh ? nullptr : find_text(key, structure_key(graph))) return {std::move(known)};
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
-  // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
-  if (platform == "cpu") options.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  // By default XLA's GPU compiler leaves narrow values in f32 between ops: other results than torch's, and
-  // more memory to read and write.
-  if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
-  if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
-  add_user_options(options);
+  add_device_options(options);
   const pjrt::Program program{text};
   const auto& disk = programs().disk();
-  const bool tiered = tiering() && !(disk && disk->load(programs().key(program, options)));
-  auto found =
-      programs().get(program, tiered ? quick(options, platform) : options, signature(graph, donated));
+  const bool tiered = tiering() && !afresh && !(disk && disk->load(programs().key(program, options)));
+  auto found = find_or_compile(program, tiered ? quick(options, platform) : options,
+                               signature(graph, donated), {{"ops", std::to_string(graph.nodes.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  count_execution(by_compiler, found.seconds);
   if (by_compiler) note_compile(graph, reason, found.seconds);
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
   if (tiered) made.tier = optimise_later(program, options, signature(graph, donated), donated);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  remember(structure_key(graph), key, compiled);
-  return compiled;
+  if (!afresh) remember(structure_key(graph), key, compiled);
+  return {std::move(compiled), by_compiler};
 }
 
-std::shared_ptr<const Compiled> program_of(const Graph& graph, int device_index, std::string_view reason) {
-  auto known = find_structure(structure_key(graph));
-  if (!known) return compile(graph, device_index, reason);
-  count_execution(false, 0);
-  return known;
+Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
+  auto known = compiling_afresh() ? nullptr : find_structure(structure_key(graph));
+  if (known) return {std::move(known)};
+  return compile(graph, device_index, reason);
 }
 
-std::vector<pjrt::Buffer> run(const Compiled& any, const Graph& graph, int device_index) {
-  const Compiled& compiled = any.best();
+std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index) {
+  ready.count();
+  const Compiled& compiled = ready.program->best();
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
@@ -165,6 +131,22 @@ std::vector<pjrt::Buffer> run(const Compiled& any, const Graph& graph, int devic
   return compiled.program->execute(arguments, options);
 }
 
+// Where a program could not run: its roots say why, but for errors after which it can be tried again.
+void poison(const Graph& graph, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CompileForbidden&) {
+  } catch (const TPUMemoryLimitError&) {  // nothing was given away yet: it can be tried again with more room
+  } catch (
+      const XLACompilationTimeoutError&) {  // the compile goes on: whoever asks again may have the values
+  } catch (...) {
+    for (const auto& r : graph.roots)
+      if (r->is_pending()) r->poison(error);
+  }
+}
+
+}  // namespace
+
 void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
   std::vector<std::shared_ptr<trace::DeviceData>> data;
   for (size_t i = 0; i < graph.roots.size();) {
@@ -176,7 +158,10 @@ void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
   }
 }
 
-}  // namespace
+std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_index, std::string_view reason) {
+  const Lock lock(mutex());
+  return program_of(graph, device_index, reason).program;
+}
 
 void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
   Lock lock(mutex());
@@ -190,18 +175,11 @@ std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, st
   Lock lock(mutex());
   count_materialisation(reason);
   try {
-    auto compiled = program_of(graph, device_index, reason);
-    resolve(graph, run(*compiled, graph, device_index));
-    return compiled;
-  } catch (const Forbidden&) {
-    throw;
-  } catch (const TPUMemoryLimitError&) {
-    throw;  // nothing was given away yet: it can be tried again when memory is free
-  } catch (const XLACompilationTimeoutError&) {
-    throw;  // the compile goes on: whoever asks again may have the values
+    const Ready ready = program_of(graph, device_index, reason);
+    resolve(graph, run(ready, graph, device_index));
+    return ready.program;
   } catch (...) {
-    for (const auto& r : graph.roots)
-      if (r->is_pending()) r->poison(std::current_exception());
+    poison(graph, std::current_exception());
     throw;
   }
 }
@@ -212,7 +190,7 @@ trace::Value compute_aside(const Value& value) {
   const int device_index = value->device();
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
-  auto outputs = run(*program_of(graph, device_index, "beside a recording"), graph, device_index);
+  auto outputs = run(program_of(graph, device_index, "beside a recording"), graph, device_index);
   return leaf_of(std::move(outputs[0]), value.shape(), device_index);
 }
 
@@ -225,14 +203,9 @@ void after_op(int device) {
   }
 }
 
-void set_deterministic_source(bool (*ask)()) { deterministic_source = ask; }
-
 int64_t graph_limit() { return limit(); }
 int64_t set_graph_limit(int64_t ops) { return limit().exchange(ops); }
 bool eager() { return eager_mode(); }
 bool set_eager(bool on) { return eager_mode().exchange(on); }
-
-ExpectNoCompile::ExpectNoCompile() { ++no_compile; }
-ExpectNoCompile::~ExpectNoCompile() { --no_compile; }
 
 }  // namespace tpubridge::exec

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/ledger.h"
 
 namespace tpubridge {
@@ -145,16 +146,18 @@ void count_materialisation(std::string_view reason) {
   bump(counters().reasons, reason);
 }
 
-void count_execution(bool compiled, double seconds) {
+void count_run() { ++counters().executions; }
+
+void count_compile(double seconds) {
   auto& c = counters();
-  ++c.executions;
-  if (!compiled) {
-    ++c.hits;
-    return;
-  }
   ++c.compiles;
   std::lock_guard lock(c.mutex);
   c.compile_seconds += seconds;
+}
+
+void count_execution(bool compiled, double seconds) {
+  count_run();
+  compiled ? count_compile(seconds) : void(++counters().hits);
 }
 
 void count_cache_entries(int64_t entries) { counters().entries = entries; }

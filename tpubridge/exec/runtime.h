@@ -25,9 +25,15 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 struct BufferData : trace::DeviceData {
   BufferData(pjrt::Buffer buffer, int device);
   ~BufferData() override;
+  // Another buffer of the same shape in its place.
+  void replace(pjrt::Buffer by) {
+    buffer = std::move(by);
+    ++version;
+  }
   pjrt::Buffer buffer;
   int64_t bytes;
   int device;
+  uint64_t version = 0;  // how often it was replaced: copies of it are good as long as it stays
 };
 
 // A computed value of the trace: what this buffer holds, shaped as the trace sees it.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "tpubridge/base/errors.h"
@@ -132,15 +133,28 @@ Value sum(Value v, const Dims& axes) {
   if (axes.empty()) return v;
   return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), 0), axes, hlo::Reducer::add);
 }
+namespace {
+
+// In a program over several devices an extreme may become a collective, and XLA's for CPUs loses NaN there.
+Value with_nan(Value extreme, Value of, const Dims& axes) {
+  hlo::Builder& b = of.builder();
+  if (b.partitions() == 1 || !is_float(of.dtype())) return extreme;
+  const Value any = hlo::reduce(hlo::compare(of, of, hlo::Direction::ne),
+                                hlo::constant(b, DType::pred, false), axes, hlo::Reducer::or_);
+  return hlo::select(any, like(extreme, std::numeric_limits<double>::quiet_NaN()), extreme);
+}
+
+}  // namespace
+
 Value max(Value v, const Dims& axes) {
   if (axes.empty()) return v;
-  return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), hlo::lowest(v.dtype())), axes,
-                     hlo::Reducer::maximum);
+  const Value least = hlo::constant(v.builder(), v.dtype(), hlo::lowest(v.dtype()));
+  return with_nan(hlo::reduce(v, least, axes, hlo::Reducer::maximum), v, axes);
 }
 Value min(Value v, const Dims& axes) {
   if (axes.empty()) return v;
-  return hlo::reduce(v, hlo::constant(v.builder(), v.dtype(), hlo::highest(v.dtype())), axes,
-                     hlo::Reducer::minimum);
+  const Value most = hlo::constant(v.builder(), v.dtype(), hlo::highest(v.dtype()));
+  return with_nan(hlo::reduce(v, most, axes, hlo::Reducer::minimum), v, axes);
 }
 
 // By doubling: log2(n) shifted additions, which every backend vectorises.

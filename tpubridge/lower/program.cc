@@ -32,32 +32,52 @@ int64_t count(const trace::Graph& graph, DType type) {
 
 class Lowering {
  public:
-  Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform)
-      : graph_(graph), platform_(platform) {
+  Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
+           const Partitions& partitions)
+      : graph_(graph), platform_(platform), partitions_(partitions), b_(module_options(partitions)) {
     std::vector<hlo::ParameterAttrs> attrs(graph.leaves.size());
     for (const Donation& d : donated) {
       attrs[static_cast<size_t>(d.leaf)].alias_result = d.root;
       attrs[static_cast<size_t>(d.leaf)].donate = !d.root;
     }
-    for (size_t i = 0; i < graph.leaves.size(); ++i)
-      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] =
-          b_.parameter(graph.leaves[i].shape(), attrs[i]);
+    for (size_t i = 0; i < graph.leaves.size(); ++i) {
+      const Shape& shape = graph.leaves[i].shape();
+      attrs[i].sharding = sharding(shape, i < partitions.split.size() && partitions.split[i]);
+      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(shape, attrs[i]);
+    }
     add_numbers();
   }
 
   std::string run() {
     for (const auto* n : graph_.nodes) lower_node(*n);
     std::vector<Value> results;
-    for (const auto& r : graph_.roots) results.push_back(of(r));
-    return b_.finish(results);
+    std::vector<hlo::ResultAttrs> attrs;
+    for (const auto& r : graph_.roots) {
+      results.push_back(of(r));
+      if (partitions_.devices > 1) attrs.push_back({.sharding = sharding(r.shape(), false)});
+    }
+    return b_.finish(results, attrs);
   }
 
  private:
+  static hlo::ModuleOptions module_options(const Partitions& p) {
+    if (p.devices == 1) return {};
+    return {.partitions = p.devices, .meshes = {{.name = "mesh", .axes = {{"batch", p.devices}}}}};
+  }
+
+  [[nodiscard]] std::optional<hlo::Sharding> sharding(const Shape& shape, bool split) const {
+    if (partitions_.devices == 1) return std::nullopt;
+    hlo::Sharding out{.mesh = "mesh", .dims = std::vector<std::vector<std::string>>(shape.dims.size())};
+    if (split) out.dims[0] = {"batch"};
+    return out;
+  }
+
   void add_numbers() {
     for (DType type : kNumberTypes) {
       const int64_t n = count(graph_, type);
       if (n == 0) continue;
-      const Value pack = b_.parameter(Shape{type, {n}});
+      const Shape shape{type, {n}};
+      const Value pack = b_.parameter(shape, {.sharding = sharding(shape, false)});
       int64_t at = 0;
       for (const auto* node : graph_.numbers) {
         if (node->number().dtype != type) continue;
@@ -89,6 +109,7 @@ class Lowering {
 
   const trace::Graph& graph_;
   const Platform platform_;
+  const Partitions& partitions_;
   hlo::Builder b_;
   std::map<std::pair<const trace::Node*, uint32_t>, Value> leaves_;
   std::unordered_map<const trace::Node*, std::vector<Value>> nodes_;
@@ -114,8 +135,9 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   return true;
 }
 
-std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform) {
-  return Lowering(graph, donated, platform).run();
+std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
+                    const Partitions& partitions) {
+  return Lowering(graph, donated, platform, partitions).run();
 }
 
 std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {

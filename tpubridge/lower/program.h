@@ -22,8 +22,14 @@ struct Donation {
   int64_t leaf = 0;                  // the program may use its memory,
   std::optional<int64_t> root = {};  // for this root where it is known which one takes its place
 };
+// One program over several devices, split by XLA (in Shardy's words): each has its part of the leaves that
+// are split along their first dimension, and all of the others, of the numbers and of the results.
+struct Partitions {
+  int64_t devices = 1;
+  std::vector<bool> split = {};  // per leaf; empty: none
+};
 [[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<Donation>& donated,
-                                  Platform platform = Platform::any);
+                                  Platform platform = Platform::any, const Partitions& partitions = {});
 
 struct NumberPack {
   Shape shape;

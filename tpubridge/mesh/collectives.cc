@@ -1,6 +1,7 @@
 #include "tpubridge/mesh/collectives.h"
 
 #include <functional>
+#include <limits>
 #include <set>
 #include <sstream>
 
@@ -8,7 +9,7 @@
 #include "tpubridge/device/api.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
-#include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/hlo/collectives.h"
@@ -57,10 +58,11 @@ std::vector<at::Tensor> run(const char* operation, const std::vector<at::Tensor>
   hlo::Builder b({.replicas = options.num_replicas});
   const Value result = body(b.parameter(values[0].shape()));
   const Shape shape = result.shape();
-  const auto found = exec::programs().get(pjrt::Program{b.finish({result})}, options);
+  const exec::Ready ready = exec::program_over(b.finish({result}), options);
   std::vector<std::vector<const pjrt::Buffer*>> arguments;
   for (const auto& v : values) arguments.push_back({&exec::buffer_of(*v.node(), v.index())});
-  auto outputs = found.program->execute_all(arguments);
+  ready.count();
+  auto outputs = ready.program->program->execute_all(arguments);
   std::vector<at::Tensor> out;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int index = tensors[i].device().index();
@@ -70,12 +72,24 @@ std::vector<at::Tensor> run(const char* operation, const std::vector<at::Tensor>
   return out;
 }
 
+// In torch NaN comes through maxima and minima; XLA's collective on CPUs loses it, so a second one carries
+// it.
+Value extreme(Value x, hlo::Reducer reducer) {
+  const Value out = hlo::all_reduce(x, reducer);
+  if (!is_float(x.dtype())) return out;
+  const Value any = hlo::all_reduce(hlo::compare(x, x, hlo::Direction::ne), hlo::Reducer::or_);
+  const Value nan = hlo::constant(x.builder(), x.shape(), std::numeric_limits<double>::quiet_NaN());
+  return hlo::select(any, nan, out);
+}
+
 // What the plugin or the compiler says becomes an error of the collective; ours stay what they are.
 template <class F>
 auto told(const char* operation, F&& f) {
   try {
     return f();
   } catch (const TPUBackendError&) {
+    throw;
+  } catch (const exec::CompileForbidden&) {
     throw;
   } catch (const Error& e) {
     throw distributed_error(operation, e.what());
@@ -104,8 +118,8 @@ std::vector<at::Tensor> all_reduce(const std::vector<at::Tensor>& tensors, Reduc
     throw distributed_error(kName, "bool has no sum", "Convert to int64, or take the maximum.");
   return told(kName, [&] {
     return run(kName, tensors, [&](Value x) {
-      if (op == Reduce::max) return hlo::all_reduce(x, hlo::Reducer::maximum);
-      if (op == Reduce::min) return hlo::all_reduce(x, hlo::Reducer::minimum);
+      if (op == Reduce::max) return extreme(x, hlo::Reducer::maximum);
+      if (op == Reduce::min) return extreme(x, hlo::Reducer::minimum);
       const Value total = hlo::all_reduce(x, hlo::Reducer::add);
       if (op == Reduce::sum) return total;
       return hlo::divide(total, hlo::constant(x.builder(), x.shape(), static_cast<double>(tensors.size())));

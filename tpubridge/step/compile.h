@@ -19,11 +19,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "tpubridge/device/host_reads.h"
-#include "tpubridge/step/tree.h"
+#include "tpubridge/step/typed_call.h"
 
 namespace torch::nn {
 class Module;
@@ -70,6 +69,10 @@ class Engine {
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others,
                                const std::function<std::vector<at::Tensor>()>& run,
                                std::shared_ptr<void>*& shape);
+  // The program that such a call runs, compiled: nothing runs, and everything is as it was before. As long as
+  // the result lives the program is known.
+  [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,
+                                                    const std::function<std::vector<at::Tensor>()>& run);
   [[nodiscard]] StepReport report() const;
 
  private:
@@ -87,42 +90,7 @@ class CompiledStep {
 
   template <class... Args>
   auto operator()(Args&&... args) {
-    using R = std::decay_t<std::invoke_result_t<F&, Args&...>>;
-    std::vector<at::Tensor> tensors;
-    std::vector<uint64_t> others;
-    [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
-    [[maybe_unused]] auto note = [&](uint64_t word) { others.push_back(word); };
-    (tree::visit(args, take, note), ...);
-    std::shared_ptr<void>* shape = nullptr;
-    auto ignore = [](uint64_t) {};
-    if constexpr (std::is_void_v<R>) {
-      engine_->call(
-          tensors, others, [&] { return fn_(args...), std::vector<at::Tensor>(); }, shape);
-    } else {
-      std::optional<R> fresh;
-      auto run = [&] {
-        fresh.emplace(fn_(args...));
-        std::vector<at::Tensor> out;
-        auto detach = [&](at::Tensor& t) { out.push_back(t = t.defined() ? t.detach() : t); };
-        tree::visit(*fresh, detach, ignore);
-        return out;
-      };
-      const auto results = engine_->call(tensors, others, run, shape);
-      if (fresh) {
-        if (shape) {
-          auto empty = std::make_shared<R>(*fresh);
-          auto drop = [](at::Tensor& t) { t = at::Tensor(); };
-          tree::visit(*empty, drop, ignore);
-          *shape = std::move(empty);
-        }
-        return std::move(*fresh);
-      }
-      R out = *static_cast<R*>(shape->get());
-      auto next = results.begin();
-      auto put = [&](at::Tensor& t) { t = *next++; };
-      tree::visit(out, put, ignore);
-      return out;
-    }
+    return step::typed_call(*engine_, fn_, args...);
   }
 
   [[nodiscard]] StepReport report() const { return engine_->report(); }

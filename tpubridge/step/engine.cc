@@ -8,6 +8,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/compute_type.h"
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -57,13 +58,6 @@ std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t
     out.push_back("memory that is shared with " + which);
   }
   return out;
-}
-
-// Tensors that the step may not look at, but hands through.
-void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
-  exec::Lock lock(exec::mutex());
-  for (const auto& t : tensors)
-    if (is_tpu(t)) r.touch(storage_of(t));
 }
 
 // Never destroyed: a step may be a static object.
@@ -180,7 +174,7 @@ struct Engine::Impl {
   std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
                                 const std::function<std::vector<at::Tensor>()>& run) {
     for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
-    auto recording = std::make_shared<Recording>(options.host_reads);
+    auto recording = std::make_shared<Recording>(options.host_reads, /*notes_zeros=*/!e.last);
     touch_all(*recording, arguments);
     const auto plain = numbers();
     std::vector<double> perturbed;
@@ -199,7 +193,7 @@ struct Engine::Impl {
     }
     touch_all(*recording, results);
     const exec::TierScope tiers(options.tiered);
-    Recorded now = finish_recording(*recording, arguments, results, perturbed, plain, !e.last);
+    Recorded now = finish_recording(*recording, arguments, results, perturbed, plain);
     ++e.attempts;
     if (now.compiled) temporaries = now.compiled->temporaries;
     const std::string why = e.last                ? difference(*e.last, now)
@@ -268,6 +262,38 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
   }
   ++m.traced;
   return m.trace(e, arguments, run);
+}
+
+std::shared_ptr<const void> Engine::prepare(const std::vector<at::Tensor>& arguments,
+                                            const std::function<std::vector<at::Tensor>()>& run) {
+  const std::lock_guard one_at_a_time(impl_->mutex);
+  for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
+  auto recording = std::make_shared<Recording>(impl_->options.host_reads);
+  touch_all(*recording, arguments);
+  const auto undo = [&] {
+    exec::Lock lock(exec::mutex());
+    recording->undo();
+  };
+  std::shared_ptr<const exec::Compiled> compiled;
+  try {
+    std::vector<at::Tensor> results;
+    {
+      RecordingScope scope(recording);
+      results = run();
+    }
+    touch_all(*recording, results);
+    exec::Lock lock(exec::mutex());
+    auto roots = left_pending(*recording);
+    if (!roots.empty()) {
+      const int device = roots[0]->device();
+      compiled = exec::compile_only(trace::collect(std::move(roots)), device, "ahead of time");
+    }
+  } catch (...) {
+    undo();
+    throw;
+  }
+  undo();
+  return compiled;
 }
 
 StepReport Engine::report() const {

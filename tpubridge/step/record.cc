@@ -172,7 +172,32 @@ void bind_returned(Recorded& out, const std::vector<at::Tensor>& returned, Binde
   }
 }
 
+// What the storage holds; only for one that is alive.
+const Value& held(const Recording::Found& f) { return static_cast<Storage&>(*f.storage.lock()).slot.value(); }
+
+// The places in `found` of storages that hold something else now. No values: a copy would count as a holder.
+std::vector<size_t> written_by(const Recording& r) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < r.found.size(); ++i)
+    if (!r.found[i].storage.expired())
+      if (const Value& now = held(r.found[i]); now && now != r.found[i].value) out.push_back(i);
+  return out;
+}
+
 }  // namespace
+
+void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
+  exec::Lock lock(exec::mutex());
+  for (const auto& t : tensors)
+    if (is_tpu(t)) r.touch(storage_of(t));
+}
+
+std::vector<Value> left_pending(const Recording& r) {
+  std::vector<Value> out;
+  for (const size_t i : written_by(r))
+    if (const Value& now = held(r.found[i]); now->is_pending()) out.push_back(now);
+  return out;
+}
 
 bool Source::same(const Source& o) const {
   if (kind != o.kind || shape != o.shape || !same_geometry(geometry, o.geometry)) return false;
@@ -190,25 +215,15 @@ bool Target::same(const Target& o) const {
 
 Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                           const std::vector<at::Tensor>& returned, const std::vector<double>& perturbed,
-                          const std::vector<double>& plain, bool first) {
+                          const std::vector<double>& plain) {
   exec::Lock lock(exec::mutex());
   Recorded out;
-  if (first) r.found_zeros(returned);
-  for (auto& f : r.found) f.zeros = Value();  // it would count as held
+  r.found_zeros(returned);
   r.check_generators();
   out.trouble = r.trouble;
   Binder binder(r, arguments, out);
-  std::vector<Value> roots;
-  std::vector<size_t> written;  // places in `found`
-  for (size_t i = 0; i < r.found.size(); ++i) {
-    const auto alive = r.found[i].storage.lock();
-    if (!alive) continue;
-    auto& s = static_cast<Storage&>(*alive);
-    const Value& now = s.slot.value();
-    if (!now || now == r.found[i].value) continue;
-    written.push_back(i);
-    if (now->is_pending()) roots.push_back(now);
-  }
+  const auto written = written_by(r);
+  std::vector<Value> roots = left_pending(r);
   out.device = roots.empty() ? 0 : roots[0]->device();
   for (const auto& v : roots)
     if (v->device() != out.device) out.trouble = "it computes on more than one device";

@@ -80,12 +80,18 @@ struct Recorded {
   std::string trouble;  // not empty: it cannot be replayed, and why
 };
 
-// Ends a recorded call: computes what it left pending, and works out how it can be done again. `perturbed` and
-// `plain` are the optimizers' numbers with perturbed and with true options.
+// Tensors that a recorded call may not look at, but takes or hands through.
+void touch_all(Recording& r, const std::vector<at::Tensor>& tensors);
+// What the call left to be computed: the pending values of the storages it wrote, one for each. Under exec's
+// mutex.
+[[nodiscard]] std::vector<trace::Value> left_pending(const Recording& r);
+
+// Ends a recorded call: computes what it left pending, and works out how it can be done again. `perturbed`
+// and `plain` are the optimizers' numbers with perturbed and with true options.
 [[nodiscard]] Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                                         const std::vector<at::Tensor>& returned,
                                         const std::vector<double>& perturbed,
-                                        const std::vector<double>& plain, bool first);
+                                        const std::vector<double>& plain);
 // Why the later of two calls cannot stand for the next; empty where it can.
 [[nodiscard]] std::string difference(const Recorded& before, const Recorded& now);
 

@@ -228,9 +228,9 @@ bool Replay::swap_in(const Target& t, Storage& s) {
     return false;
   const auto& data = v->data(0);
   if (!data || data.use_count() != 1) return false;
-  auto& buffer = static_cast<exec::BufferData&>(*data).buffer;
-  if (&buffer.shape() != &outputs_[t.from].shape()) return false;
-  buffer = std::move(outputs_[t.from]);
+  auto& held = static_cast<exec::BufferData&>(*data);
+  if (&held.buffer.shape() != &outputs_[t.from].shape()) return false;
+  held.replace(std::move(outputs_[t.from]));
   return true;
 }
 
@@ -252,7 +252,7 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
     }
     Known& k = known_[in_place_[i].source];
     if (k.private_ && k.single && (passed.empty() || k.node->references() == 1)) {
-      k.data->buffer = std::move(outputs_[in_place_[i].root]);
+      k.data->replace(std::move(outputs_[in_place_[i].root]));
     } else {
       if (results_.empty()) results_.resize(r_.results.size());
       storages_[in_place_[i].source]->slot.set(result(r_.targets[in_place_targets_[i]]));

@@ -1,0 +1,94 @@
+#include "tpubridge/exec/compiler.h"
+
+#include <atomic>
+
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/options.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::exec {
+namespace {
+
+std::atomic<int> no_compile{0};
+std::atomic<bool (*)()> deterministic_source{nullptr};
+
+bool deterministic() {
+  auto* ask = deterministic_source.load();
+  return ask && ask();
+}
+
+constexpr const char* kForbidden = "a program would be compiled inside an expect_no_compile() scope";
+constexpr const char* kWhy = "Shapes, element types or the ops themselves differ from what ran before.";
+
+cache::Found get(const pjrt::Program& program, const pjrt::CompileOptions& options,
+                 std::optional<pjrt::Signature> signature) {
+  const CompileScope* scope = CompileScope::current();
+  const auto deadline = scope ? scope->settings().deadline : std::nullopt;
+  if (!scope || (!scope->settings().afresh && (scope->settings().disk || !programs().disk())))
+    return programs().get(program, options, std::move(signature), deadline);
+  cache::ProgramCache without_disk(client(), nullptr);  // it knows nothing: what it gives is compiled now
+  return without_disk.get(program, options, std::move(signature), deadline.value_or(programs().deadline()));
+}
+
+}  // namespace
+
+CompileForbidden::CompileForbidden(const Details& details) : Error(kForbidden, details, kWhy) {}
+
+void set_deterministic_source(bool (*ask)()) { deterministic_source = ask; }
+ExpectNoCompile::ExpectNoCompile() { ++no_compile; }
+ExpectNoCompile::~ExpectNoCompile() { --no_compile; }
+
+Key in_this_mode(Key key) {
+  if (deterministic()) key[0] ^= 0x9e3779b97f4a7c15ull;
+  key[1] ^= user_options_hash();
+  return key;
+}
+
+bool compiling_afresh() {
+  const CompileScope* scope = CompileScope::current();
+  return scope && scope->settings().afresh;
+}
+
+void add_device_options(pjrt::CompileOptions& options) {
+  const std::string platform = client().platform_name();
+  // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
+  if (platform == "cpu") options.overrides.emplace("xla_cpu_enable_fast_min_max", false);
+  // By default XLA's GPU compiler leaves narrow values in f32 between ops: other results than torch's, and
+  // more memory to read and write.
+  if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
+  if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
+  add_user_options(options);
+}
+
+cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOptions& options,
+                             std::optional<pjrt::Signature> signature, const Details& what) {
+  if (no_compile > 0) throw CompileForbidden(what);
+  auto found = get(program, options, std::move(signature));
+  const bool by_compiler = found.source == cache::Source::compiler;
+  if (CompileScope* scope = CompileScope::current()) scope->count(by_compiler, found.seconds);
+  if (by_compiler) count_compile(found.seconds);
+  return found;
+}
+
+void Ready::count() const { fresh ? count_run() : count_execution(false, 0); }
+
+Ready program_over(const std::string& text, pjrt::CompileOptions options, std::optional<Key> structure) {
+  const bool afresh = compiling_afresh();
+  const Key key = in_this_mode(text_key(text + options.serialize(), -1));
+  const Key by = structure.value_or(key);
+  auto known = afresh ? nullptr : find_structure(by);
+  if (!known && !afresh) known = find_text(key, by);
+  if (known) return {std::move(known)};
+  add_device_options(options);
+  auto found = find_or_compile(pjrt::Program{text}, options, std::nullopt,
+                               {{"devices", std::to_string(options.devices.size())}});
+  const bool by_compiler = found.source == cache::Source::compiler;
+  Compiled made{std::move(found.program), {}};
+  set_memory(made);
+  auto compiled = std::make_shared<const Compiled>(std::move(made));
+  if (!afresh) remember(by, key, compiled);
+  return {std::move(compiled), by_compiler};
+}
+
+}  // namespace tpubridge::exec

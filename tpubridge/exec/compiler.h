@@ -1,0 +1,55 @@
+// The one way from a program's text to something that runs, for programs of one device and of several: the
+// options that torch's semantics need, what the user added, expect_no_compile(), and the counters.
+// All under exec::mutex().
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/exec/cache.h"
+#include "tpubridge/trace/graph.h"
+
+namespace tpubridge::exec {
+
+// Thrown where a scope forbids compiling: the values stay pending and can be computed later.
+class CompileForbidden : public virtual CompilationError {
+ public:
+  explicit CompileForbidden(const Details& details);
+};
+
+// The same program in the present mode: compiled with other options it is another one.
+[[nodiscard]] Key in_this_mode(Key key);
+[[nodiscard]] bool compiling_afresh();  // what is known already does not count (CompileScope)
+
+// Adds what every program of the device is compiled with; devices, replicas and partitions are the caller's.
+void add_device_options(pjrt::CompileOptions& options);
+
+// From disk or from the compiler; compiles are counted. Throws CompileForbidden inside expect_no_compile().
+[[nodiscard]] cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOptions& options,
+                                           std::optional<pjrt::Signature> signature, const Details& what);
+
+// A program, and whether it was compiled just now.
+struct Ready {
+  std::shared_ptr<const Compiled> program;
+  bool fresh = false;
+  void count() const;  // that it runs; its compile was counted already
+};
+
+// A program over the devices that `options` name, with its text. Kept in memory with the others; also found
+// by `structure`, where that is given (as in_this_mode() gives it).
+[[nodiscard]] Ready program_over(const std::string& text, pjrt::CompileOptions options,
+                                 std::optional<Key> structure = {});
+
+// The program of this graph on one device; nothing runs.
+[[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,
+                                                           std::string_view reason);
+
+void count_run();
+void count_compile(double seconds);
+
+// The roots of the graph become data: these buffers, one for each.
+void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs);
+
+}  // namespace tpubridge::exec

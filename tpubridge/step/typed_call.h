@@ -1,0 +1,56 @@
+// A typed function over an engine that knows tensors alone: arguments are taken apart, results put together.
+//
+// An engine has call(tensors, others, run, shape): it runs `run`, which gives the tensors of the result, or
+// gives them itself. `shape` then leads to where the result's form was put by an earlier call that ran.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "tpubridge/step/tree.h"
+
+namespace tpubridge::step {
+
+template <class Engine, class F, class... Args>
+auto typed_call(Engine& engine, F& fn, Args&... args) {
+  using R = std::decay_t<std::invoke_result_t<F&, Args&...>>;
+  std::vector<at::Tensor> tensors;
+  std::vector<uint64_t> others;
+  [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
+  [[maybe_unused]] auto note = [&](uint64_t word) { others.push_back(word); };
+  (tree::visit(args, take, note), ...);
+  std::shared_ptr<void>* shape = nullptr;
+  auto ignore = [](uint64_t) {};
+  if constexpr (std::is_void_v<R>) {
+    engine.call(
+        tensors, others, [&] { return fn(args...), std::vector<at::Tensor>(); }, shape);
+  } else {
+    std::optional<R> fresh;
+    auto run = [&] {
+      fresh.emplace(fn(args...));
+      std::vector<at::Tensor> out;
+      auto detach = [&](at::Tensor& t) { out.push_back(t = t.defined() ? t.detach() : t); };
+      tree::visit(*fresh, detach, ignore);
+      return out;
+    };
+    const auto results = engine.call(tensors, others, run, shape);
+    if (fresh) {
+      if (shape) {
+        auto empty = std::make_shared<R>(*fresh);
+        auto drop = [](at::Tensor& t) { t = at::Tensor(); };
+        tree::visit(*empty, drop, ignore);
+        *shape = std::move(empty);
+      }
+      return std::move(*fresh);
+    }
+    R out = *static_cast<R*>(shape->get());
+    auto next = results.begin();
+    auto put = [&](at::Tensor& t) { t = *next++; };
+    tree::visit(out, put, ignore);
+    return out;
+  }
+}
+
+}  // namespace tpubridge::step
