@@ -33,11 +33,12 @@ template <class Model>
                                                    ModelChecks checks = ModelChecks::quick) {
   return validate_model(*detail::shared(model), config, {}, checks);
 }
+template <class T>
+concept SampleInputs = !std::same_as<T, ModelChecks>;
 // `inputs`: the argument of forward, or its arguments in a tuple (sample.h).
-template <class Model, class Inputs>
-requires(!std::same_as<Inputs, ModelChecks>) [[nodiscard]] ValidationSummary
-    validate_tpu_model(const Model& model, const TPUConfig& config, Inputs inputs,
-                       ModelChecks checks = ModelChecks::quick) {
+template <class Model, SampleInputs Inputs>
+[[nodiscard]] ValidationSummary validate_tpu_model(const Model& model, const TPUConfig& config, Inputs inputs,
+                                                   ModelChecks checks = ModelChecks::quick) {
   return validate_model(*detail::shared(model), config, sample_of(model, std::move(inputs)), checks);
 }
 
