@@ -200,8 +200,16 @@ TEST_F(MultiTpu, AScope) {
     const TPUContext tpu({.num_cores = 1, .allow_simulation = true});
     EXPECT_TRUE(tpu->problems.empty());
     EXPECT_TRUE(is_tpu_initialized());
+    EXPECT_TRUE(tpu->config.hardware.tpu.gradient_checkpointing);
   }
   EXPECT_FALSE(is_tpu_initialized());
+}
+
+TEST_F(MultiTpu, CheckpointingReachesTheOptimizer) {
+  MultiTPUConfig c{.num_cores = 1, .use_gradient_checkpointing = false, .allow_simulation = true};
+  EXPECT_FALSE(setup_multi_tpu(c).config.hardware.tpu.gradient_checkpointing);
+  c.config.hardware.tpu.gradient_checkpointing = true;
+  EXPECT_TRUE(setup_multi_tpu(c).config.hardware.tpu.gradient_checkpointing) << "what the user set is kept";
 }
 
 TEST_F(MultiTpu, WrongConfigurations) {

@@ -25,8 +25,6 @@ double samples_in(double duration, double interval) {
   return std::max(std::ceil(duration / interval - 1e-9), 1.0);
 }
 
-double rounded(double value, double unit) { return std::round(value * unit) / unit; }
-
 }  // namespace
 
 TPUMemoryStats TPUMemoryManager::get_memory_stats() const {
@@ -52,40 +50,8 @@ TPUMemoryStats TPUMemoryManager::get_memory_stats() const {
 }
 
 TPUMemoryInfo TPUMemoryManager::get_memory_info() const {
-  TPUMemoryInfo out;
-  if (!backend_.is_available()) {
-    out.error = "TPU not available";
-    return out;
-  }
-  const DeviceMemory ours = device_memory(device_.index());
-  out.device = device_.str();
-  out.bytes_in_use = ours.live;
-  out.bytes_limit = ours.limit;
-  try {
-    const auto told = exec::device(device_.index()).memory_stats();
-    out.bytes_in_use = told.bytes_in_use;
-    out.bytes_limit = told.bytes_limit.value_or(ours.limit);
-  } catch (const UnsupportedError&) {  // the plugin keeps no account: the ledger's figures stand
-  } catch (const Error& e) {
-    out.error = std::string("Failed to get TPU memory info: ") + e.what();
-    return out;
-  }
-  const auto in_use = static_cast<double>(out.bytes_in_use), limit = static_cast<double>(out.bytes_limit);
-  constexpr double kGb = 1024.0 * 1024.0 * 1024.0;
-  out.gb_in_use = rounded(in_use / kGb, 1000);
-  out.gb_limit = rounded(limit / kGb, 1000);
-  out.utilization_percent = limit > 0 ? rounded(100 * in_use / limit, 100) : 0;
-  return out;
-}
-
-std::string TPUMemoryInfo::to_json() const {
-  if (!error.empty())
-    return nlohmann::ordered_json{{"error", error}}.dump(2, ' ', false,
-                                                         nlohmann::json::error_handler_t::replace);
-  const nlohmann::ordered_json out = {
-      {"device", device},       {"bytes_in_use", bytes_in_use}, {"bytes_limit", bytes_limit},
-      {"gb_in_use", gb_in_use}, {"gb_limit", gb_limit},         {"utilization_percent", utilization_percent}};
-  return out.dump(2);
+  if (!backend_.is_available()) return {.error = "TPU not available"};
+  return memory_info(device_);
 }
 
 void TPUMemoryManager::reset_peak_memory() { tpubridge::reset_peak_memory(device_.index()); }

@@ -13,6 +13,7 @@
 
 #include <optional>
 
+#include "tpubridge/backend/memory_info.h"
 #include "tpubridge/backend/memory_monitor.h"
 #include "tpubridge/backend/memory_pool.h"
 #include "tpubridge/backend/tpu_backend.h"
@@ -26,17 +27,6 @@ struct TPUAllocation {
   int64_t bytes = 0;
   std::string pool_id;  // empty: a tensor of its own
   std::string purpose;
-};
-
-// The device's memory as one table: of the device's own account where it gives one, else the ledger's.
-struct TPUMemoryInfo {
-  std::string device;
-  int64_t bytes_in_use = 0, bytes_limit = 0;
-  double gb_in_use = 0, gb_limit = 0;  // of 1024³ bytes, three decimals
-  double utilization_percent = 0;      // two decimals
-  std::string error;                   // empty; else nothing above counts
-
-  [[nodiscard]] std::string to_json() const;  // {"error": …} where there is one
 };
 
 // Something that would make a model cheaper.

@@ -95,7 +95,9 @@ MultiTPUSetup attempt(const MultiTPUConfig& c) {
 MultiTPUSetup setup_multi_tpu(const MultiTPUConfig& config) {
   check(config);
   cleanup_multi_tpu();
-  const Applied applied = apply(config.config);
+  Config wanted = config.config;
+  wanted.hardware.tpu.gradient_checkpointing.suggest(config.use_gradient_checkpointing, Origin::mode);
+  const Applied applied = apply(wanted);
   if (!applied.runtime.available && !config.allow_simulation)
     throw TPUNotAvailableError(
         "TPU not available: TPU support requires a TPU and its plugin, libtpu",
@@ -105,6 +107,7 @@ MultiTPUSetup setup_multi_tpu(const MultiTPUConfig& config) {
   MultiTPUSetup out = attempt(config);
   out.rank = exec::client().process_index();
   out.simulated = !applied.runtime.available;
+  out.config = applied.config;
   const std::lock_guard lock(process().mutex);
   process().setup = out;
   return out;

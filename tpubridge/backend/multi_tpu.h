@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tpubridge/backend/memory_info.h"
 #include "tpubridge/config/config.h"
 
 namespace tpubridge {
@@ -23,16 +24,18 @@ class TPUErrorHandler;
 
 struct MultiTPUConfig {
   int64_t num_cores = 8;
-  bool auto_device_map = true;       // the first num_cores devices; false: those of `device_map`
-  std::vector<int> device_map = {};  // then num_cores of them are tried first
-  bool allow_simulation = false;     // XLA's CPU plugin may take a TPU's place
-  Config config = {};                // applied to the process
+  bool auto_device_map = true;             // the first num_cores devices; false: those of `device_map`
+  std::vector<int> device_map = {};        // then num_cores of them are tried first
+  bool use_gradient_checkpointing = true;  // of `config`, where that does not say it itself
+  bool allow_simulation = false;           // XLA's CPU plugin may take a TPU's place
+  Config config = {};                      // applied to the process
 };
 
 struct MultiTPUSetup {
   std::vector<c10::Device> devices;
   int rank = 0;  // of this process
   bool simulated = false;
+  Config config;  // as applied, nothing left to detection: for a TPUBackend, a TPUOptimizer
   std::vector<std::string> problems = {};  // why it is not more of them
 };
 
@@ -65,20 +68,14 @@ bool synchronize_tpu();      // whether all devices are done and none failed; fa
 bool optimize_tpu_memory();  // waits, and drops compiled programs that nobody holds; false
 [[nodiscard]] TPUErrorHandler& tpu_error_handler();  // of the set-up: errors of setting up are there
 
-struct TPUMemoryUse {
-  std::string device;
-  int64_t bytes_in_use = 0, bytes_limit = 0;
-  std::string error;                          // "TPU not available": then nothing above counts
-  [[nodiscard]] std::string to_json() const;  // also gb_in_use, gb_limit (of 1024³), utilization_percent
-};
-[[nodiscard]] TPUMemoryUse get_tpu_memory_info();  // error
+[[nodiscard]] TPUMemoryInfo get_tpu_memory_info();  // of get_tpu_device(); error "TPU not available"
 
 struct TPUStatus {
   bool available = false;
   std::string error;  // where not empty, nothing below counts
   bool initialized = false;
   std::optional<std::string> device;
-  TPUMemoryUse memory_info;
+  TPUMemoryInfo memory_info;
   int64_t error_count = 0;
   int rank = 0, world_size = 1;
   bool is_main_process = true;

@@ -1,10 +1,8 @@
 // What stands: memory and status as the seeds' two modules tell them.
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tpubridge/backend/config_manager.h"
 #include "tpubridge/backend/multi_tpu.h"
-#include "tpubridge/backend/xla_compat.h"
 #include "tpubridge/step/compile.h"
 #include "tpubridge/train/error_handler.h"
 
@@ -13,42 +11,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double rounded(double value, double by) { return std::round(value * by) / by; }
-
-Json memory_json(const TPUMemoryUse& m) {
-  if (!m.error.empty()) return {{"error", m.error}};
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const auto used = static_cast<double>(m.bytes_in_use), limit = static_cast<double>(m.bytes_limit);
-  return {{"device", m.device},
-          {"bytes_in_use", m.bytes_in_use},
-          {"bytes_limit", m.bytes_limit},
-          {"gb_in_use", rounded(used / kGiB, 1000)},
-          {"gb_limit", rounded(limit / kGiB, 1000)},
-          {"utilization_percent", limit > 0 ? rounded(used / limit * 100, 100) : 0.0}};
-}
+Json memory_json(const TPUMemoryInfo& m) { return Json::parse(m.to_json()); }
 
 Json text_or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(); }
 
 }  // namespace
 
-std::string TPUMemoryUse::to_json() const { return memory_json(*this).dump(2); }
-
-TPUMemoryUse get_tpu_memory_info() {
-  TPUMemoryUse out;
+TPUMemoryInfo get_tpu_memory_info() {
   const auto device = get_tpu_device();
-  if (!device) {
-    out.error = "TPU not available";
-    return out;
-  }
-  try {
-    const auto m = xla_compat::get_memory_info(*device);
-    out.device = device->str();
-    out.bytes_in_use = m.bytes_used;
-    out.bytes_limit = m.bytes_limit;
-  } catch (const Error& e) {
-    out.error = std::string("Failed to get TPU memory info: ") + e.what();
-  }
-  return out;
+  if (!device) return {.error = "TPU not available"};
+  return memory_info(*device);
 }
 
 TPUStatus get_tpu_status() {
