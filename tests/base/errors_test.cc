@@ -117,6 +117,10 @@ TEST(Errors, EachCanBeCaughtAsItsBases) {
   expect_caught_as<TPUConfigurationError, ConfigurationError, TPUBackendError, BackendError>();
   expect_caught_as<TPUValidationError, TPUBackendError, BackendError>();
   expect_caught_as<TPUModelPreparationError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUCacheError, FileError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUDistributedError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUMemoryPoolError, MemoryPoolError, TPUMemoryError, TPUBackendError>();
+  expect_caught_as<TPUOptimizationError, OptimizationError, TPUBackendError, BackendError>();
 }
 
 TEST(Errors, NoneIsCaughtAsAnUnrelatedOne) {

@@ -50,13 +50,13 @@ std::string type_name(const torch::nn::Module& model) {
 }
 
 // What the counters of the process say since then.
-CompilationStats since(const Metrics& before) {
+CompileCounts since(const Metrics& before) {
   const Metrics now = metrics();
   return {now.compiles - before.compiles, now.cache_hits - before.cache_hits,
           now.disk.hits - before.disk.hits, now.compile_seconds - before.compile_seconds, 0};
 }
 
-Json json_of(const CompilationStats& s) {
+Json json_of(const CompileCounts& s) {
   return {{"compiles", s.compiles},
           {"cache_hits", s.cache_hits},
           {"loaded_from_disk", s.loaded_from_disk},

@@ -40,7 +40,7 @@ class LevelChoice {
 };
 
 // What compiling took, measured while the optimizer worked.
-struct CompilationStats {
+struct CompileCounts {
   int64_t compiles = 0, cache_hits = 0, loaded_from_disk = 0;
   double compile_seconds = 0;
   // Of the sample's program while it runs, by the compiler's account; 0 where it was in memory already.
@@ -49,7 +49,7 @@ struct CompilationStats {
 
 struct PerformanceMetrics {
   double optimization_time = 0;  // seconds
-  CompilationStats compilation_stats;
+  CompileCounts compilation_stats;
   std::string optimization_level, tpu_version;
   int world_size = 1;
 };
@@ -76,7 +76,7 @@ struct OptimizationStats {
   double total_optimization_time = 0, average_optimization_time = 0;
   std::map<std::string, int64_t> model_types;
   MemoryStats backend_stats;
-  CompilationStats compiler_stats;
+  CompileCounts compiler_stats;
   [[nodiscard]] std::string to_json() const;  // before the first one only total_optimizations
 };
 
