@@ -10,6 +10,7 @@
 #include "tests/base/scoped_env.h"
 #include "tests/pjrt/fake.h"
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/device/compute_type.h"
 
 namespace tpubridge {
 namespace {
@@ -282,6 +283,9 @@ TEST_F(Compiler, TheKeyIsTheProgram) {
   a->first->weight.set_data(a->first->weight + 1);
   EXPECT_NE(compiler.compile_model(a, x).core(), of_a.core()) << "other weights";
   expect_close(of_a(x), on_host(a, x));  // and the old one reads the new ones
+  set_compute_type(b->first->weight, torch::kBFloat16);
+  EXPECT_NE(compiler.compile_model(b, x).core(), of_b.core()) << "the type a layer computes in";
+  set_compute_type(b->first->weight, std::nullopt);
   b->to(torch::kBFloat16);
   EXPECT_NE(compiler.compile_model(b, x.to(torch::kBFloat16)).core(), of_b.core()) << "element type";
   EXPECT_EQ(of_b(x.to(torch::kBFloat16)).scalar_type(), torch::kBFloat16);

@@ -11,6 +11,7 @@
 
 #include "tpubridge/base/log.h"
 #include "tpubridge/config/runtime.h"
+#include "tpubridge/device/compute_type.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/runtime.h"
@@ -47,7 +48,7 @@ void bring(torch::nn::Module& model, bool to_first) {
 
 }  // namespace
 
-std::string CompilationStats::to_json() const {
+std::string CompilerStats::to_json() const {
   const LruStats& c = compilation_cache;
   ordered_json all = ordered_json::array();
   for (const auto& m : models)
@@ -107,6 +108,8 @@ XLACompiler::Key XLACompiler::key_of(torch::nn::Module& model, const std::vector
   for (const auto& t : sample) append(words, t);
   for (const auto& p : model.parameters()) {
     append_identity(words, p);
+    const auto type = compute_type(p);
+    words.push_back(type ? static_cast<uint64_t>(*type) + 1 : 0);
     words.push_back(p.requires_grad());
   }
   for (const auto& b : model.buffers()) append_identity(words, b);
@@ -212,8 +215,8 @@ void XLACompiler::set_training(const ModulePtr& model) {
     if (p.is_floating_point() || p.is_complex()) p.set_requires_grad(true);
 }
 
-CompilationStats XLACompiler::get_compilation_stats() const {
-  CompilationStats out;
+CompilerStats XLACompiler::get_compilation_stats() const {
+  CompilerStats out;
   out.compilation_cache = cache_.stats();
   out.xla_available = available_;
   out.compilation_mode = to_string(config_.compilation_mode.value());

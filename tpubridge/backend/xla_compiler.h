@@ -25,7 +25,7 @@
 
 namespace tpubridge {
 
-struct CompilationStats {
+struct CompilerStats {
   LruStats compilation_cache;  // compiled models; hit_rate() and utilization() are functions
   bool xla_available = false;  // there is a plugin that compiles
   std::string compilation_mode;
@@ -86,7 +86,7 @@ class XLACompiler {
     return summary(seconds);
   }
 
-  [[nodiscard]] CompilationStats get_compilation_stats() const;
+  [[nodiscard]] CompilerStats get_compilation_stats() const;
   void clear_cache();  // compiled models, and the programs in memory
   [[nodiscard]] std::string repr() const;
   [[nodiscard]] const TPUConfig& config() const { return config_; }  // nothing left to detection
