@@ -9,8 +9,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/device/storage.h"
-#include "tpubridge/exec/cache.h"
-#include "tpubridge/exec/options.h"
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/program.h"
 
@@ -50,12 +49,10 @@ Wanted look_at(const std::vector<at::Tensor>& results) {
   return out;
 }
 
-// As programs of this device are compiled (exec/materialise.cc).
 pjrt::CompileOptions options_for(int device) {
   pjrt::CompileOptions out;
   out.devices = {exec::device(device).id()};
-  if (exec::client().platform_name() == "cpu") out.overrides = {{"xla_cpu_enable_fast_min_max", false}};
-  exec::add_user_options(out);
+  exec::add_device_options(out);
   return out;
 }
 
