@@ -14,6 +14,7 @@
 #include "tpubridge/backend/config_manager.h"
 #include "tpubridge/backend/data_parallel.h"
 #include "tpubridge/backend/device_utils.h"
+#include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/backend/xla_optimizer.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/train/error_handler.h"
@@ -42,8 +43,9 @@ TEST_F(ConfigManager, TheTableOfSizes) {
   EXPECT_EQ(row("small"), std::tuple(8, 1, 512));
   EXPECT_EQ(row("medium"), std::tuple(4, 2, 1024));
   EXPECT_EQ(row("large"), std::tuple(2, 4, 2048));
-  EXPECT_EQ(json::parse(m.get_optimal_config("large").to_json()).size(),
-            json::parse(m.config().to_json()).size() + 3);
+  EXPECT_FALSE(m.config().enable_dynamic_shapes);
+  EXPECT_EQ(json::parse(m.get_optimal_config("large").to_json()).size(), 9u);
+  EXPECT_EQ(json::parse(m.config().to_json()).size(), 6u);
   EXPECT_EQ(m.get_optimal_config("huge").to_json(), m.config().to_json()) << "the base alone";
 }
 
@@ -106,6 +108,20 @@ TEST_F(ConfigManager, InitializingAppliesAndTests) {
   EXPECT_EQ(exec::programs().deadline(), std::chrono::seconds(77));
   EXPECT_TRUE(initialize_tpu_kernels());
   EXPECT_EQ(exec::programs().deadline(), std::chrono::seconds(300));
+}
+
+TEST_F(ConfigManager, ShapesThatMayVaryOrNot) {
+  for (const bool dynamic : {false, true}) {
+    XLACompiler compiler(TPUConfigManager({.enable_dynamic_shapes = dynamic}).tpu_config());
+    torch::nn::Linear model(4, 2);
+    model->eval();
+    auto compiled = compiler.compile_model(model, torch::ones({3, 4}));
+    EXPECT_EQ(compiled(torch::ones({3, 4})).size(0), 3);
+    if (dynamic)
+      EXPECT_EQ(compiled(torch::ones({5, 4})).size(0), 5);
+    else
+      EXPECT_THROW((void)compiled(torch::ones({5, 4})), XLACompilationError);
+  }
 }
 
 TEST_F(ConfigManager, WaitsAtIntervals) {

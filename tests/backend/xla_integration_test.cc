@@ -226,6 +226,24 @@ TEST(XLAOnATpu, AProfileCompilesAndRunsTenTimes) {
   });
 }
 
+TEST(XLAOnATpu, TheSameCollectiveIsCompiledOnce) {
+  expect_in_new_process([]() -> std::string {
+    const pjrt::FakePlugin fake("generation=v5e,chips=2");
+    Config c;
+    c.runtime.plugin = fake.path();
+    const auto [m, distributed, o] = create_xla_integration(c);
+    if (!distributed.is_distributed() || m->devices().size() != 2) return "there are two devices";
+    int64_t compiles = 0;
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<Tensor> in{torch::ones({2}, m->devices()[0]), torch::ones({2}, m->devices()[1]) * 2};
+      const auto out = distributed.all_reduce(in, "mean");
+      if (out[1].cpu()[0].item<float>() != 1.5f) return "not the mean";
+      if (i == 1) compiles = fake.count("PJRT_Client_Compile");
+    }
+    return fake.count("PJRT_Client_Compile") == compiles ? "" : "compiled again";
+  });
+}
+
 TEST(XLAOnATpu, DevicesOfOtherProcessesAreNotLeftOut) {
   expect_in_new_process([]() -> std::string {
     const pjrt::FakePlugin fake("generation=v5e,chips=8,hosts=2");

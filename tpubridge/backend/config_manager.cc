@@ -60,6 +60,7 @@ std::string TPURunConfig::to_json() const {
                                 {"memory_fraction", memory_fraction},
                                 {"compilation_timeout", compilation_timeout},
                                 {"synchronization_interval", synchronization_interval},
+                                {"enable_dynamic_shapes", enable_dynamic_shapes},
                                 {"enable_async_execution", enable_async_execution}};
   if (batch_size) out["batch_size"] = *batch_size;
   if (gradient_accumulation_steps) out["gradient_accumulation_steps"] = *gradient_accumulation_steps;
@@ -68,6 +69,14 @@ std::string TPURunConfig::to_json() const {
 }
 
 TPUConfigManager::TPUConfigManager(TPURunConfig config) : config_(config) { check(config_); }
+
+TPUConfig TPUConfigManager::tpu_config() const {
+  TPUConfig out;
+  out.memory_fraction = config_.memory_fraction;
+  out.compilation_timeout_seconds = config_.compilation_timeout;
+  out.enable_xla_dynamic_shapes = config_.enable_dynamic_shapes;
+  return out;
+}
 
 TPURunConfig TPUConfigManager::get_optimal_config(std::string_view model_size) const {
   for (const Size& s : kSizes)
@@ -121,8 +130,7 @@ void self_test(int device) {
 
 bool TPUConfigManager::initialize_tpu_environment() {
   Config config;
-  config.hardware.tpu.memory_fraction = config_.memory_fraction;
-  config.hardware.tpu.compilation_timeout_seconds = config_.compilation_timeout;
+  config.hardware.tpu = tpu_config();
   TPUErrorHandler handler(
       {.max_errors = config_.max_retries + 1, .max_retries = static_cast<int>(config_.max_retries)});
   try {

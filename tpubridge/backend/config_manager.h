@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "tpubridge/config/config.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -21,6 +23,7 @@ struct TPURunConfig {
   double memory_fraction = 0.9;           // of the HBM
   int64_t compilation_timeout = 300;      // seconds; 0: none
   int64_t synchronization_interval = 10;  // steps between two waits of step_done()
+  bool enable_dynamic_shapes = false;     // false: a compiled model takes inputs of one shape alone
   bool enable_async_execution = true;     // false: step_done() waits at every step
   // Of get_optimal_config(), where it knows the size.
   std::optional<int64_t> batch_size = {}, gradient_accumulation_steps = {}, max_sequence_length = {};
@@ -46,6 +49,7 @@ class TPUConfigManager {
   explicit TPUConfigManager(TPURunConfig config = {});
 
   [[nodiscard]] const TPURunConfig& config() const { return config_; }
+  [[nodiscard]] TPUConfig tpu_config() const;  // the same for a TPUBackend, an XLACompiler
   [[nodiscard]] bool is_initialized() const { return initialized_; }
   [[nodiscard]] const std::string& problem() const { return problem_; }  // why it is not; empty: not tried
 
@@ -58,7 +62,7 @@ class TPUConfigManager {
   // The same for the device that is here.
   [[nodiscard]] TPURunConfig get_optimal_config(const torch::nn::Module& model) const;
 
-  // Applies memory_fraction and compilation_timeout to the process, opens the device (again after an error
+  // Applies tpu_config() to the process, opens the device (again after an error
   // that may pass, max_retries times) and has each device add two matrices. False where that failed: the log
   // and problem() say why.
   bool initialize_tpu_environment();
