@@ -1,12 +1,10 @@
 // The program tpubridge-bench: what `tpubridge bench` runs. No torch here; its headers and fmt do not agree.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/bench/bench.h"
-#include "tools/commands.h"
-#include "tools/output.h"
+#include "tools/program.h"
 #include "tools/table.h"
 
 namespace tpubridge::tools {
@@ -50,29 +48,20 @@ nlohmann::ordered_json json_of(const BenchReport& report, bool quick) {
   return out;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Measures the backend API beside the seeds' figures and our aims.", "tpubridge bench");
-  BenchOptions options;
-  add_bench_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : (app.exit(e), kBadUsage);
-  }
-  try {
-    const BenchReport report = run_benchmarks(options);
-    if (options.json)
-      print_json(json_of(report, options.quick));
-    else
-      print_table(report, options.quick);
-    return kOk;
-  } catch (const std::exception& e) {
-    print_error(e, options.json);
-    return kFailed;
-  }
+int bench(const BenchOptions& options) {
+  const BenchReport report = run_benchmarks(options);
+  if (options.json)
+    print_json(json_of(report, options.quick));
+  else
+    print_table(report, options.quick);
+  return kOk;
 }
 
 }  // namespace
 }  // namespace tpubridge::tools
 
-int main(int argc, char** argv) { return tpubridge::tools::run(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace tpubridge::tools;
+  return run_program(argc, argv, "Measures the backend API beside the seeds' figures and our aims.",
+                     "tpubridge bench", add_bench_options, bench);
+}

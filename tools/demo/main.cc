@@ -1,14 +1,11 @@
 // The program tpubridge-demo: what `tpubridge demo` runs. No torch here; its headers and fmt do not agree.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tools/commands.h"
 #include "tools/demo/sections.h"
 #include "tools/demo_options.h"
-#include "tools/output.h"
-#include "tpubridge/base/errors.h"
+#include "tools/program.h"
 
 namespace tpubridge::tools {
 namespace {
@@ -21,35 +18,26 @@ std::string text(const DemoSection& s) {
   return out;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Shows the backend's parts at work.", "tpubridge demo");
-  DemoOptions options;
-  add_demo_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : (app.exit(e), kBadUsage);
+int demo(const DemoOptions& options) {
+  bool ok = true;
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& name : options.sections.empty() ? demo_sections() : options.sections) {
+    const DemoSection s = show(name);
+    ok = ok && s.ok;
+    if (!options.json) print(text(s));
+    nlohmann::ordered_json lines = nlohmann::ordered_json::object();
+    for (const auto& [what, value] : s.lines) lines[what] = value;
+    all.push_back({{"section", s.name}, {"ok", s.ok}, {"shown", lines}});
   }
-  try {
-    bool ok = true;
-    nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    for (const auto& name : options.sections.empty() ? demo_sections() : options.sections) {
-      const DemoSection s = show(name);
-      ok = ok && s.ok;
-      if (!options.json) print(text(s));
-      nlohmann::ordered_json lines = nlohmann::ordered_json::object();
-      for (const auto& [what, value] : s.lines) lines[what] = value;
-      all.push_back({{"section", s.name}, {"ok", s.ok}, {"shown", lines}});
-    }
-    if (options.json) print_json({{"ok", ok}, {"sections", all}});
-    return ok ? kOk : kFailed;
-  } catch (const std::exception& e) {
-    print_error(e, options.json);
-    return kFailed;
-  }
+  if (options.json) print_json({{"ok", ok}, {"sections", all}});
+  return ok ? kOk : kFailed;
 }
 
 }  // namespace
 }  // namespace tpubridge::tools
 
-int main(int argc, char** argv) { return tpubridge::tools::run(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace tpubridge::tools;
+  return run_program(argc, argv, "Shows the backend's parts at work.", "tpubridge demo", add_demo_options,
+                     demo);
+}
