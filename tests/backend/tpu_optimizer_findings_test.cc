@@ -1,4 +1,4 @@
-// TPUOptimizer: sizes that waste the matrix unit; strict mode.
+// TPUOptimizer: sizes that waste the matrix unit; strict mode; the compiler that a result names.
 #include <gtest/gtest.h>
 
 #include "examples/models/gpt.h"
@@ -6,6 +6,7 @@
 #include "tests/backend/process.h"
 #include "tests/pjrt/fake.h"
 #include "tpubridge/backend/tpu_optimizer.h"
+#include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/base/backend_errors.h"
 
 namespace tpubridge {
@@ -54,6 +55,25 @@ TEST_F(OptimizerFindings, SizesThatWasteTheMatrixUnit) {
   EXPECT_EQ(images[0].padded, 24);
   EXPECT_EQ(images[0].message, "channels (3 to 20) are not divisible by 8: pad them to 8 and 24");
   EXPECT_EQ(optimizer.optimize(torch::nn::Conv2d(3, 20, 3), no_sample, "balanced").findings.size(), 0u);
+}
+
+// What the compiler of a result compiles computes as the level says.
+TEST_F(OptimizerFindings, TheCompilerOfAResult) {
+  TPUOptimizer optimizer(in(TPUPrecision::bfloat16));
+  torch::nn::Linear model(16, 16);
+  const auto x = torch::sin(torch::arange(64).view({4, 16}) * 0.7);
+  const auto f32 = model->forward(x);
+  const auto result = optimizer.optimize(model, x, "conservative");
+  EXPECT_EQ(result.compiler, optimizer.compiler());
+  auto compiled = result.compiler->compile_model(result.optimized_model, x.to(tpu()));
+  torch::Tensor y;
+  for (int i = 0; i < 3; ++i) y = compiled(x.to(tpu()));
+  const float away = (y.cpu() - f32).abs().max().item<float>();
+  EXPECT_GT(away, 1e-4);
+  EXPECT_LT(away, 2e-2);
+  EXPECT_EQ(result.compiler->get_compilation_stats().compilation_cache.size, 1u);
+  optimizer.clear_cache();
+  EXPECT_EQ(result.compiler->get_compilation_stats().compilation_cache.size, 0u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/backend/precision_policy.h"
+#include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/device/api.h"
@@ -77,9 +78,10 @@ std::string_view LevelChoice::name() const {
   return names[level_];
 }
 
-TPUOptimizer::TPUOptimizer(const Config& config) : backend_(std::make_shared<TPUBackend>(config)) {}
+TPUOptimizer::TPUOptimizer(const Config& config) : TPUOptimizer(std::make_shared<TPUBackend>(config)) {}
 TPUOptimizer::TPUOptimizer(std::shared_ptr<TPUBackend> backend) : backend_(std::move(backend)) {
   if (!backend_) throw ArgumentError("a TPUOptimizer was given no backend");
+  compiler_ = std::make_shared<XLACompiler>(backend_->config());
 }
 
 // A model that took the sample before must take it afterwards. Nothing is computed: results are not looked
@@ -158,6 +160,7 @@ OptimizationOutcome TPUOptimizer::optimize_module(const std::shared_ptr<torch::n
   const TPUConfig& tpu = backend_->config().hardware.tpu;
   OptimizationOutcome out;
   out.backend = backend_;
+  out.compiler = compiler_;
   backend_->prepare_model(model, level);
   if (purpose != Purpose::any) model->train(purpose == Purpose::training);
   out.findings = checkpoint(
@@ -202,6 +205,7 @@ OptimizationStats TPUOptimizer::get_optimization_stats() const {
 }
 
 void TPUOptimizer::clear_cache() {
+  compiler_->clear_cache();
   backend_->clear_cache();
   stats_ = {};
 }
@@ -219,6 +223,7 @@ std::string OptimizationOutcome::to_json() const {
     if (f.size != 0) found.back().update({{"size", f.size}, {"padded", f.padded}, {"used", f.used}});
   }
   return text({{"backend", backend->repr()},
+               {"compiler", compiler->repr()},
                {"optimization_time", optimization_time},
                {"memory_usage", Json::parse(memory_usage.to_json())},
                {"performance_metrics",

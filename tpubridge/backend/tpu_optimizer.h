@@ -24,6 +24,8 @@
 
 namespace tpubridge {
 
+class XLACompiler;
+
 // A level by value or by name, in any case. Throws ArgumentError for a name that is none.
 class LevelChoice {
  public:
@@ -57,6 +59,8 @@ struct PerformanceMetrics {
 // All but the model.
 struct OptimizationOutcome {
   std::shared_ptr<TPUBackend> backend;
+  // result.compiler->compile_model(result.optimized_model, sample): a callable that is replayed.
+  std::shared_ptr<XLACompiler> compiler;
   double optimization_time = 0;
   MemoryStats memory_usage;  // of the device, afterwards
   PerformanceMetrics performance_metrics;
@@ -108,6 +112,7 @@ class TPUOptimizer {
   void clear_cache();  // prepared models, compiled programs, and the statistics
   [[nodiscard]] std::string repr() const;
   [[nodiscard]] const std::shared_ptr<TPUBackend>& backend() const { return backend_; }
+  [[nodiscard]] const std::shared_ptr<XLACompiler>& compiler() const { return compiler_; }
 
  private:
   enum class Purpose : uint8_t { any, inference, training };
@@ -126,6 +131,7 @@ class TPUOptimizer {
   Findings checkpoint(torch::nn::Module& model, const Sample& sample, bool on);
 
   std::shared_ptr<TPUBackend> backend_;
+  std::shared_ptr<XLACompiler> compiler_;
   OptimizationStats stats_;
 };
 
