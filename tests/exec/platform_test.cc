@@ -37,7 +37,7 @@ std::vector<float> widened(const std::vector<uint16_t>& values) {
   }
   return out;
 }
-Value upload(const std::vector<float>& values, Dims dims) {
+Value upload(const std::vector<float>& values, std::vector<int64_t> dims) {
   return to_device(narrow(values).data(), Shape{DType::bf16, std::move(dims)}, {}, 0);
 }
 
