@@ -171,6 +171,7 @@ TEST_F(TestXLAIntegration, XlaUtilities) {
   EXPECT_THAT(text, HasSubstr("stablehlo.dot_general"));
   EXPECT_THAT(text, HasSubstr("tensor<3x4xf32>"));
   EXPECT_THAT(text, HasSubstr("3 inputs, 1 results, for cpu:0"));
+  EXPECT_THAT(XLAUtilities::debug_xla_graph(torch::nn::Sequential(model), x), HasSubstr("tensor<3x4xf32>"));
   const XLAProfile p =
       XLAUtilities::profile_xla_compilation([&](const Tensor& in) { return model->forward(in) * 3; }, x);
   EXPECT_GT(p.compilation_time, 0);

@@ -76,10 +76,10 @@ class XLAUtilities {
   template <class F, class... Args>
   static std::vector<at::Tensor> results(F& f, Args&... args) {
     auto value = [&] {
-      if constexpr (std::is_invocable_v<F&, Args&...>)
-        return f(args...);
-      else
+      if constexpr (requires { f->forward(args...); })  // first: calling a Sequential gives nothing
         return f->forward(args...);
+      else
+        return f(args...);
     }();
     std::vector<at::Tensor> out;
     auto take = [&](const at::Tensor& t) { out.push_back(t); };
