@@ -227,5 +227,18 @@ TEST_F(Compiler, OtherShapesGetAProgramOrAnError) {
   }
 }
 
+// Dropout is another program in evaluation mode, also for a handle from before.
+TEST_F(Compiler, TrainAndEvalAreFollowed) {
+  XLACompiler compiler;
+  Stateful model;
+  auto compiled = compiler.optimize_for_inference(model);
+  const auto x = torch::randn({6, 4}) + 3;
+  for (int i = 0; i < 3; ++i) expect_close(compiled(x), x / std::sqrt(1 + 1e-5));
+  model->drop->train();
+  EXPECT_TRUE((compiled(x).cpu() == 0).any().item<bool>());
+  model->drop->eval();
+  expect_close(compiled(x), x / std::sqrt(1 + 1e-5));
+}
+
 }  // namespace
 }  // namespace tpubridge
