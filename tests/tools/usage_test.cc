@@ -67,7 +67,7 @@ std::vector<std::string> complete(const std::string& words, int position) {
 }
 
 TEST(Completion, BashOffersCommandsOptionsAndFiles) {
-  EXPECT_EQ(complete("tpubridge d", 1), (std::vector<std::string>{"doctor", "devices"}));
+  EXPECT_EQ(complete("tpubridge d", 1), (std::vector<std::string>{"doctor", "devices", "demo"}));
   EXPECT_EQ(complete("tpubridge run --ra", 2), std::vector<std::string>{"--random"});
   EXPECT_EQ(complete("tpubridge completion f", 2), std::vector<std::string>{"fish"});
   EXPECT_EQ(complete("tpubridge cache s", 2), std::vector<std::string>{"stats"});

@@ -126,8 +126,9 @@ DemoSection validation() {
   const auto good = validate_tpu_model(mlp(), c.hardware.tpu, sample());
   const auto bad = validate_tpu_model(mlp({63, 31, 7}), c.hardware.tpu, torch::randn({7, 63}));
   const auto [manager, distributed, optimizations] = create_xla_integration(c.hardware.tpu);
-  const Tensor one = torch::ones({2}, manager->device());
-  const auto sum = distributed.all_reduce(std::vector<Tensor>(1, one));
+  std::vector<Tensor> ones;  // one on each device
+  for (const auto& device : manager->devices()) ones.push_back(torch::ones({2}, device));
+  const auto sum = distributed.all_reduce(ones);
   DemoSection out{"validation", checked.is_valid() && good.is_valid() && bad.warnings == 6, {}};
   out.lines = {{"configuration", count(checked.passed, "passed, ") + count(checked.warnings, "warnings")},
                {"a model of 64-32-16", count(good.passed, "passed, ") + count(good.warnings, "warnings")},
@@ -137,7 +138,7 @@ DemoSection validation() {
                                         manager->device().str() +
                                         (manager->is_available() ? "" : " (simulated)"));
   out.lines.emplace_back("all_reduce of ones", number(sum[0].cpu()[0].item<double>()));
-  out.ok = out.ok && sum[0].cpu()[0].item<double>() == 1;
+  out.ok = out.ok && sum[0].cpu()[0].item<double>() == static_cast<double>(ones.size());
   return out;
 }
 
