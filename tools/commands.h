@@ -15,6 +15,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct Invocation {
 };
 
 void add_json(CLI::App& app, Invocation& call);  // the option --json
+// The options --plugin and --devices, for open_client().
+void add_plugin(CLI::App& app, std::string& plugin, std::optional<int>& devices);
 
 void add_doctor(CLI::App& root, Invocation& call);
 void add_devices(CLI::App& root, Invocation& call);

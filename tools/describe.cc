@@ -1,6 +1,7 @@
 #include "tools/describe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -63,6 +64,18 @@ ordered_json describe_devices(const pjrt::Client& client) {
   ordered_json out = ordered_json::array();
   for (const pjrt::Device& d : client.devices()) out.push_back(describe_device(d));
   return out;
+}
+
+std::vector<Table::Cell> device_cells(const ordered_json& d) {
+  const auto coords = d["coords"].get<std::vector<int64_t>>();
+  return {std::to_string(d["id"].get<int>()), d["kind"].get<std::string>(),
+          fmt::format("{}{}", d["process"].get<int>(), d["addressable"].get<bool>() ? "" : " (other)"),
+          coords.empty() ? "–" : fmt::format("{}", fmt::join(coords, ","))};
+}
+
+std::string bytes_or_dash(const ordered_json& memory, const char* key) {
+  if (memory.is_null() || memory[key].is_null()) return "–";
+  return human_bytes(memory[key].get<int64_t>());
 }
 
 }  // namespace tpubridge::tools

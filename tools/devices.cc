@@ -23,21 +23,13 @@ struct Options {
   std::optional<int> devices;
 };
 
-std::string bytes_or_dash(const ordered_json& memory, const char* key) {
-  if (memory.is_null() || memory[key].is_null()) return "–";
-  return human_bytes(memory[key].get<int64_t>());
-}
-
 std::string table(const ordered_json& devices) {
   Table out({"id", "kind", "process", "coordinates", "in use", "peak", "limit", "memories"});
   for (const auto& d : devices) {
-    const auto coords = d["coords"].get<std::vector<int64_t>>();
-    out.add({std::to_string(d["id"].get<int>()), d["kind"].get<std::string>(),
-             fmt::format("{}{}", d["process"].get<int>(), d["addressable"].get<bool>() ? "" : " (other)"),
-             coords.empty() ? "–" : fmt::format("{}", fmt::join(coords, ",")),
-             bytes_or_dash(d["memory"], "in_use"), bytes_or_dash(d["memory"], "peak"),
-             bytes_or_dash(d["memory"], "limit"),
-             fmt::format("{}", fmt::join(d["memories"].get<std::vector<std::string>>(), ", "))});
+    auto row = device_cells(d);
+    for (const char* key : {"in_use", "peak", "limit"}) row.emplace_back(bytes_or_dash(d["memory"], key));
+    row.emplace_back(fmt::format("{}", fmt::join(d["memories"].get<std::vector<std::string>>(), ", ")));
+    out.add(std::move(row));
   }
   return out.str();
 }
@@ -64,12 +56,7 @@ int run(const Options& options, bool json) {
 void add_devices(CLI::App& root, Invocation& call) {
   auto o = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("devices", "List the devices of a plugin and their memory");
-  app->add_option("--plugin", o->plugin,
-                  "PJRT plugin: a path, or tpu, cuda, cpu (default: the best one here)")
-      ->type_name("P");
-  app->add_option("--devices", o->devices, "Number of devices that the CPU plugin pretends to have")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+  add_plugin(*app, o->plugin, o->devices);
   add_json(*app, call);
   app->footer(
       "Examples:\n"

@@ -84,6 +84,14 @@ void add_json(CLI::App& app, Invocation& call) {
   app.add_flag("--json", call.json, "Print one JSON document instead of text (keys: docs/command.md)");
 }
 
+void add_plugin(CLI::App& app, std::string& plugin, std::optional<int>& devices) {
+  app.add_option("--plugin", plugin, "PJRT plugin: a path, or tpu, cuda, cpu (default: the best one here)")
+      ->type_name("P");
+  app.add_option("--devices", devices, "Number of devices; the CPU plugin pretends to have as many")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+}
+
 }  // namespace tpubridge::tools
 
 int main(int argc, char** argv) { return tpubridge::tools::run(argc, argv); }

@@ -223,12 +223,7 @@ void add_run(CLI::App& root, Invocation& call) {
   app->add_option("--out", o->out,
                   "Save the outputs as out0, out1, … (.safetensors, or .npy for a single one)")
       ->type_name("FILE");
-  app->add_option("--plugin", o->plugin,
-                  "PJRT plugin: a path, or tpu, cuda, cpu (default: the best one here)")
-      ->type_name("P");
-  app->add_option("--devices", o->devices, "Number of devices; the CPU plugin pretends to have as many")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+  add_plugin(*app, o->plugin, o->devices);
   app->add_option("--replicas", o->replicas, "Replicas of the program (default: what its module says)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));

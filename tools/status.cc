@@ -1,7 +1,6 @@
 // `tpubridge status`: the devices with their memory, who uses the TPU, the programs on disk, what is wrong.
 // Nothing here ends the command: what cannot be told becomes one of the errors.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -97,13 +96,10 @@ std::string memory_text(const ordered_json& memory) {
 std::string devices_text(const ordered_json& devices) {
   Table out({"device", "kind", "process", "coordinates", "memory in use", "peak"});
   for (const auto& d : devices) {
-    const auto coords = d["coords"].get<std::vector<int64_t>>();
-    const ordered_json& memory = d["memory"];
-    const bool peak = !memory.is_null() && !memory["peak"].is_null();
-    out.add({std::to_string(d["id"].get<int>()), d["kind"].get<std::string>(),
-             fmt::format("{}{}", d["process"].get<int>(), d["addressable"].get<bool>() ? "" : " (other)"),
-             coords.empty() ? "–" : fmt::format("{}", fmt::join(coords, ",")), memory_text(memory),
-             peak ? human_bytes(memory["peak"].get<int64_t>()) : "–"});
+    auto row = device_cells(d);
+    row.emplace_back(memory_text(d["memory"]));
+    row.emplace_back(bytes_or_dash(d["memory"], "peak"));
+    out.add(std::move(row));
   }
   return out.str("  ");
 }
@@ -148,12 +144,7 @@ int run(const Options& options, bool json) {
 void add_status(CLI::App& root, Invocation& call) {
   auto o = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("status", "Devices, their memory, who uses them, programs on disk");
-  app->add_option("--plugin", o->plugin,
-                  "PJRT plugin: a path, or tpu, cuda, cpu (default: the best one here)")
-      ->type_name("P");
-  app->add_option("--devices", o->devices, "Number of devices that the CPU plugin pretends to have")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+  add_plugin(*app, o->plugin, o->devices);
   app->add_option("--lock-file", o->lock_file, "Where libtpu's lock file is taken to be, for tests")
       ->type_name("FILE")
       ->group("");

@@ -7,7 +7,6 @@
 #include "tpubridge/backend/memory_state.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/ledger.h"
-#include "tpubridge/exec/peak.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge {

@@ -71,7 +71,7 @@ cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOp
   return found;
 }
 
-void Ready::count() const { fresh ? count_run() : count_execution(false, 0); }
+void Ready::count() const { count_execution(fresh); }
 
 Ready program_over(const std::string& text, pjrt::CompileOptions options, std::optional<Key> structure) {
   const bool afresh = compiling_afresh();

@@ -46,9 +46,6 @@ struct Ready {
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,
                                                            std::string_view reason);
 
-void count_run();
-void count_compile(double seconds);
-
 // The roots of the graph become data: these buffers, one for each.
 void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs);
 

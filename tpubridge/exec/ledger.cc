@@ -8,7 +8,6 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
-#include "tpubridge/exec/peak.h"
 
 namespace tpubridge {
 namespace {

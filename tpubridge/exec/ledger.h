@@ -13,6 +13,8 @@ struct DeviceMemory {
 
 [[nodiscard]] DeviceMemory device_memory(int device = 0);
 [[nodiscard]] DeviceMemory all_device_memory();  // of all devices together
+// The peak of a device begins anew at what is live now; that of all devices together is left alone.
+void reset_peak_memory(int device = 0);
 // The most that tensors of each device may hold, with what a program needs while it runs; 0 takes the limit
 // away. Begins as TPUBRIDGE_MEMORY_LIMIT. What would go past it throws TPUMemoryLimitError before anything is
 // allocated, and everything that was there stays usable. Returns the old one.

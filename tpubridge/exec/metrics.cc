@@ -8,7 +8,6 @@
 #include <mutex>
 #include <vector>
 
-#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/ledger.h"
 
 namespace tpubridge {
@@ -146,8 +145,6 @@ void count_materialisation(std::string_view reason) {
   bump(counters().reasons, reason);
 }
 
-void count_run() { ++counters().executions; }
-
 void count_compile(double seconds) {
   auto& c = counters();
   ++c.compiles;
@@ -155,9 +152,9 @@ void count_compile(double seconds) {
   c.compile_seconds += seconds;
 }
 
-void count_execution(bool compiled, double seconds) {
-  count_run();
-  compiled ? count_compile(seconds) : void(++counters().hits);
+void count_execution(bool compiled_for_it) {
+  ++counters().executions;
+  if (!compiled_for_it) ++counters().hits;
 }
 
 void count_cache_entries(int64_t entries) { counters().entries = entries; }

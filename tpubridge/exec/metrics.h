@@ -42,7 +42,8 @@ namespace exec {
 
 void count_traced();
 void count_materialisation(std::string_view reason);
-void count_execution(bool compiled, double seconds);
+void count_execution(bool compiled_for_it);
+void count_compile(double seconds);
 void count_cache_entries(int64_t entries);
 void count_fallback(const std::string& op, double seconds);
 void count_synchronising(const std::string& op);

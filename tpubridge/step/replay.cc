@@ -208,7 +208,7 @@ void Replay::execute() {
     for (Storage* s : overwritten_) s->slot.set(Value());
     throw;
   }
-  exec::count_execution(false, 0);
+  exec::count_execution(false);
 }
 
 Value Replay::result(const Target& t) {
