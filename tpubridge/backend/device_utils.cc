@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include "tpubridge/backend/config_manager.h"
+#include "tpubridge/backend/first_line.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
@@ -10,8 +11,6 @@
 
 namespace tpubridge {
 namespace {
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 void say(const char* event, const c10::Device& wanted, const std::exception& e) {
   log::warn(event, {{"device", wanted.str()}, {"problem", first_line(e.what())}});

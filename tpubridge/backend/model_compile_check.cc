@@ -4,9 +4,11 @@
 
 #include <cstdio>
 
+#include "tpubridge/backend/first_line.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/step/compile.h"
+#include "tpubridge/train/eval_scope.h"
 
 namespace tpubridge::detail {
 namespace {
@@ -94,7 +96,7 @@ void check_by_compiling(ModelFindings& out, torch::nn::Module& model, const TPUC
   try {
     const c10::Device device(c10::DeviceType::PrivateUse1, 0);
     const at::NoGradGuard quiet;
-    const Evaluating scope(model);
+    const EvalScope scope(model);
     const FallbackScope silent(Fallback::allow);
     const OnDevice there(model, device);
     std::vector<at::Tensor> inputs;

@@ -45,21 +45,6 @@ class ModelFindings {
   Clock::time_point start_ = Clock::now(), last_ = start_;
 };
 
-// While it lives every part of the model is in evaluation mode; afterwards each in its own again.
-class Evaluating {
- public:
-  explicit Evaluating(torch::nn::Module& model);
-  ~Evaluating();
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> before_;
-  torch::nn::Module& model_;
-  bool training_;
-};
-
-[[nodiscard]] std::string first_line(const std::exception& e);  // libtorch's errors carry a backtrace
 [[nodiscard]] std::string sizes_text(const std::vector<at::Tensor>& tensors);  // "[8, 64], [8]"
 // What may be used of the HBM, of the device that is open or else of the generation.
 [[nodiscard]] int64_t usable_memory(const TPUConfig& config);

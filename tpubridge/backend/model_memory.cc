@@ -1,41 +1,17 @@
 // What a model takes, and layers whose sizes leave a part of the matrix unit idle.
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/backend/memory_manager.h"
 
 namespace tpubridge {
 namespace {
 
-struct Sizes {
-  int64_t in = 0, out = 0;
-};
-
-template <class Conv>
-std::optional<Sizes> channels_of(const torch::nn::Module& m) {
-  const auto* conv = m.as<Conv>();
-  return conv ? std::optional(Sizes{conv->options.in_channels(), conv->options.out_channels()})
-              : std::nullopt;
-}
-
-std::optional<Sizes> sizes_of(const torch::nn::Module& m) {
-  using namespace torch::nn;  // NOLINT(google-build-using-namespace): the list of layers below
-  if (const auto* linear = m.as<LinearImpl>())
-    return Sizes{linear->options.in_features(), linear->options.out_features()};
-  if (auto s = channels_of<Conv1dImpl>(m)) return s;
-  if (auto s = channels_of<Conv2dImpl>(m)) return s;
-  return channels_of<Conv3dImpl>(m);
-}
-
-int64_t up_to_8(int64_t n) { return (n + 7) / 8 * 8; }
-
 void look_at(const std::string& name, const torch::nn::Module& m, ModelMemory& into) {
   const auto s = sizes_of(m);
-  if (!s || (s->in % 8 == 0 && s->out % 8 == 0)) return;
-  const int64_t in = up_to_8(s->in), out = up_to_8(s->out);
+  if (!s || s->fits()) return;
+  const int64_t in = padded_size(s->in), out = padded_size(s->out);
   const double useful = static_cast<double>(s->in * s->out) / static_cast<double>(in * out);
   char percent[32];
   std::snprintf(percent, sizeof percent, "%.1f %%", 100 * (1 - useful));
@@ -61,8 +37,7 @@ ModelMemory model_memory(const torch::nn::Module& model) {
   out.buffer_bytes = bytes_of(model.buffers());
   out.total_bytes = out.parameter_bytes + out.buffer_bytes;
   out.total_mb = static_cast<double>(out.total_bytes) / (1024.0 * 1024.0);
-  look_at("", model, out);
-  for (const auto& m : model.named_modules("", /*include_self=*/false)) look_at(m.key(), *m.value(), out);
+  each_part(model, "", [&](const std::string& name, const auto& part) { look_at(name, part, out); });
   return out;
 }
 

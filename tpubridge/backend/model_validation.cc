@@ -6,37 +6,21 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
+#include "tpubridge/backend/first_line.h"
+#include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/exec/opener.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/train/eval_scope.h"
 
 namespace tpubridge {
 namespace detail {
-
-Evaluating::Evaluating(torch::nn::Module& model) : model_(model), training_(model.is_training()) {
-  for (const auto& m : model.modules(/*include_self=*/false)) before_.emplace_back(m, m->is_training());
-  model.eval();
-}
-
-// From the outside in: each sets its parts too, and these come later.
-Evaluating::~Evaluating() {
-  model_.train(training_);
-  for (const auto& [m, training] : before_)
-    if (m->is_training() != training) m->train(training);
-}
-
-std::string first_line(const std::exception& e) {
-  std::string text = e.what();
-  return text.substr(0, text.find('\n'));
-}
 
 std::string sizes_text(const std::vector<at::Tensor>& tensors) {
   std::string out;
@@ -61,26 +45,14 @@ namespace {
 using detail::ModelFindings;
 using torch::nn::Module;
 
-constexpr int64_t kSublanes = 8;  // rows of a TPU's vector register: other sizes are padded to it
-
 void check_size(ModelFindings& out, const char* kind, const std::string& layer, const char* what,
                 int64_t size) {
   if (size % kSublanes == 0) return;
-  const int64_t padded = (size + kSublanes - 1) / kSublanes * kSublanes;
   out.warn(std::string(kind) + " layer " + layer + ": " + what + " (" + std::to_string(size) +
                ") not divisible by 8",
            {{"layer", layer},
             {"size", std::to_string(size)},
-            {"recommendation", "Pad to " + std::to_string(padded) + "."}});
-}
-
-template <class Impl>
-bool check_convolution(ModelFindings& out, const std::string& name, const Module& m) {
-  const auto* c = dynamic_cast<const Impl*>(&m);
-  if (!c) return false;
-  check_size(out, "Conv", name, "input channels", c->options.in_channels());
-  check_size(out, "Conv", name, "output channels", c->options.out_channels());
-  return true;
+            {"recommendation", "Pad to " + std::to_string(padded_size(size)) + "."}});
 }
 
 // What the walk over the layers counts.
@@ -98,14 +70,12 @@ bool is_attention(const Module& m) {
 
 void look_at(ModelFindings& out, const std::string& name, const Module& m, Counts& counts) {
   using namespace torch::nn;
-  if (const auto* l = dynamic_cast<const LinearImpl*>(&m)) {
-    check_size(out, "Linear", name, "input features", l->options.in_features());
-    check_size(out, "Linear", name, "output features", l->options.out_features());
+  if (const auto sizes = sizes_of(m)) {
+    const bool conv = sizes->convolution;
+    check_size(out, conv ? "Conv" : "Linear", name, conv ? "input channels" : "input features", sizes->in);
+    check_size(out, conv ? "Conv" : "Linear", name, conv ? "output channels" : "output features", sizes->out);
     return;
   }
-  if (check_convolution<Conv1dImpl>(out, name, m) || check_convolution<Conv2dImpl>(out, name, m) ||
-      check_convolution<Conv3dImpl>(out, name, m))
-    return;
   if (dynamic_cast<const ReLUImpl*>(&m)) counts.activations.insert("ReLU");
   if (dynamic_cast<const GELUImpl*>(&m)) counts.activations.insert("GELU");
   if (dynamic_cast<const SiLUImpl*>(&m)) counts.activations.insert("SiLU");
@@ -117,9 +87,8 @@ void look_at(ModelFindings& out, const std::string& name, const Module& m, Count
 
 Counts structure(ModelFindings& out, const Module& model) {
   Counts counts;
-  look_at(out, "itself", model, counts);
-  for (const auto& m : model.named_modules({}, /*include_self=*/false))
-    look_at(out, m.key(), *m.value(), counts);
+  each_part(model, "itself",
+            [&](const std::string& name, const Module& part) { look_at(out, name, part, counts); });
   out.pass("the structure of the model was looked at");
   std::string names;
   for (const auto& a : counts.activations) names += (names.empty() ? "" : ", ") + a;
@@ -141,11 +110,11 @@ void inputs(ModelFindings& out, const Sample& sample) {
 void forward(ModelFindings& out, Module& model, const Sample& sample) {
   try {
     const at::NoGradGuard quiet;
-    const detail::Evaluating scope(model);
+    const EvalScope scope(model);
     const auto results = sample.forward(sample.inputs);
     out.pass("forward works: " + detail::sizes_text(sample.inputs) + " to " + detail::sizes_text(results));
   } catch (const std::exception& e) {
-    out.fail("forward failed: " + detail::first_line(e),
+    out.fail("forward failed: " + first_line(e),
              {{"recommendation", "Give inputs of the shapes and types that forward takes."}});
   }
 }

@@ -2,20 +2,17 @@
 #include "tpubridge/backend/optimizer_passes.h"
 
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/conv.h>
 
 #include <map>
 
+#include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge::passes {
 namespace {
 
-constexpr int64_t kSublanes = 8;
-
-int64_t up(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 double used(int64_t size, int64_t edge) {
-  return static_cast<double>(size) / static_cast<double>(up(size, edge));
+  return static_cast<double>(size) / static_cast<double>(padded_size(size, edge));
 }
 
 void warn_of(const OptimizationFinding& f) {
@@ -26,7 +23,7 @@ void warn_of(const OptimizationFinding& f) {
 }
 
 OptimizationFinding head(const std::string& layer, int64_t size, int64_t edge, const char* how) {
-  OptimizationFinding f{"attention", layer, "", size, up(size, kSublanes), used(size, edge)};
+  OptimizationFinding f{"attention", layer, "", size, padded_size(size), used(size, edge)};
   f.message = std::string(how) + "heads of " + std::to_string(size) +
               (size % kSublanes == 0 ? " fill " + std::to_string(static_cast<int>(f.used * 100)) +
                                            " % of the matrix unit's rows"
@@ -35,25 +32,14 @@ OptimizationFinding head(const std::string& layer, int64_t size, int64_t edge, c
   return f;
 }
 
-template <class Impl>
-void channels(Findings& out, const std::string& layer, const torch::nn::Module& m, int64_t edge) {
-  const auto* c = dynamic_cast<const Impl*>(&m);
-  if (!c) return;
-  const int64_t from = c->options.in_channels(), to = c->options.out_channels();
-  if (from % kSublanes == 0 && to % kSublanes == 0) return;
-  const int64_t size = to % kSublanes != 0 ? to : from;
-  OptimizationFinding f{"convolution", layer, "", size, up(size, kSublanes), used(size, edge)};
+void channels(Findings& out, const std::string& layer, const LayerSizes& sizes, int64_t edge) {
+  const int64_t from = sizes.in, to = sizes.out, size = to % kSublanes != 0 ? to : from;
+  OptimizationFinding f{"convolution", layer, "", size, padded_size(size), used(size, edge)};
   f.message = "channels (" + std::to_string(from) + " to " + std::to_string(to) +
-              ") are not divisible by 8: pad them to " + std::to_string(up(from, kSublanes)) + " and " +
-              std::to_string(up(to, kSublanes));
+              ") are not divisible by 8: pad them to " + std::to_string(padded_size(from)) + " and " +
+              std::to_string(padded_size(to));
   warn_of(f);
   out.push_back(std::move(f));
-}
-
-template <class F>
-void each_part(const torch::nn::Module& model, F&& look) {
-  look(std::string("itself"), model);
-  for (const auto& m : model.named_modules({}, /*include_self=*/false)) look(m.key(), *m.value());
 }
 
 }  // namespace
@@ -61,7 +47,7 @@ void each_part(const torch::nn::Module& model, F&& look) {
 Findings look_at_attention(const torch::nn::Module& model, std::span<const device::AttentionCall> calls,
                            int64_t edge) {
   Findings out;
-  each_part(model, [&](const std::string& name, const torch::nn::Module& m) {
+  each_part(model, "itself", [&](const std::string& name, const torch::nn::Module& m) {
     const auto* a = dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(&m);
     if (a && a->options.num_heads() > 0)
       out.push_back(head(name, a->options.embed_dim() / a->options.num_heads(), edge,
@@ -77,10 +63,9 @@ Findings look_at_attention(const torch::nn::Module& model, std::span<const devic
 
 Findings look_at_convolutions(const torch::nn::Module& model, int64_t edge) {
   Findings out;
-  each_part(model, [&](const std::string& name, const torch::nn::Module& m) {
-    channels<torch::nn::Conv1dImpl>(out, name, m, edge);
-    channels<torch::nn::Conv2dImpl>(out, name, m, edge);
-    channels<torch::nn::Conv3dImpl>(out, name, m, edge);
+  each_part(model, "itself", [&](const std::string& name, const torch::nn::Module& m) {
+    const auto sizes = sizes_of(m);
+    if (sizes && sizes->convolution && !sizes->fits()) channels(out, name, *sizes, edge);
   });
   return out;
 }

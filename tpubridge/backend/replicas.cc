@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "tpubridge/backend/first_line.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/mesh/collectives.h"
 
@@ -13,8 +14,6 @@ namespace tpubridge {
 namespace {
 
 constexpr const char* kWrap = "wrap_model";
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Replicas::Module copy_of(const Replicas::Module& model, const std::function<Replicas::Module()>& another) {
   Replicas::Module made;

@@ -7,18 +7,19 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "tpubridge/backend/first_line.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/backend/precision_policy.h"
 #include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/device/api.h"
+#include "tpubridge/train/eval_scope.h"
 
 namespace tpubridge {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using detail::first_line;
 
 // Rows and columns of the matrix unit.
 int64_t edge_of(TPUVersion version) {
@@ -90,7 +91,7 @@ Findings TPUOptimizer::checkpoint(torch::nn::Module& model, const Sample& sample
   Findings out = passes::set_checkpointing(model, on);
   if (!on || !sample || out.empty()) return out;
   const at::NoGradGuard quiet;
-  const detail::Evaluating scope(model);
+  const EvalScope scope(model);
   std::vector<at::Tensor> inputs;
   for (const auto& t : sample.inputs) inputs.push_back(backend_->prepare_tensor(t));
   try {
@@ -123,7 +124,7 @@ void TPUOptimizer::try_sample(OptimizationOutcome& out, torch::nn::Module& model
   } else {
     try {
       const at::NoGradGuard quiet;
-      const detail::Evaluating scope(model);
+      const EvalScope scope(model);
       std::vector<at::Tensor> inputs;
       for (const auto& t : sample.inputs) inputs.push_back(backend_->prepare_tensor(t));
       sync();

@@ -2,18 +2,13 @@
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/linear.h>
 
+#include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge {
 namespace {
-
-int64_t up(int64_t n) {
-  constexpr int64_t k = XLAOptimizations::kTile;
-  return (n + k - 1) / k * k;
-}
 
 double waste_of(const std::vector<int64_t>& now, const std::vector<int64_t>& padded) {
   double used = 1;
@@ -24,7 +19,7 @@ double waste_of(const std::vector<int64_t>& now, const std::vector<int64_t>& pad
 
 LayerAdvice make(const std::string& layer, const char* kind, std::vector<int64_t> now) {
   LayerAdvice out{layer, kind, std::move(now), {}, 0, {}};
-  for (const int64_t n : out.now) out.padded.push_back(up(n));
+  for (const int64_t n : out.now) out.padded.push_back(padded_size(n));
   out.waste = waste_of(out.now, out.padded);
   return out;
 }
@@ -40,9 +35,8 @@ XLAOptimizations::XLAOptimizations(std::shared_ptr<XLADeviceManager> manager) : 
 std::vector<LayerAdvice> XLAOptimizations::advice(const torch::nn::Module& model) const {
   std::vector<LayerAdvice> out;
   for (const auto& item : model.named_modules(std::string(), /*include_self=*/false)) {
-    if (const auto* linear = dynamic_cast<const torch::nn::LinearImpl*>(item.value().get())) {
-      LayerAdvice a =
-          make(item.key(), "Linear", {linear->options.in_features(), linear->options.out_features()});
+    if (const auto sizes = sizes_of(*item.value()); sizes && !sizes->convolution) {
+      LayerAdvice a = make(item.key(), "Linear", {sizes->in, sizes->out});
       if (fits(a)) continue;
       a.message = "Linear layer " + a.layer + " dimensions (" + std::to_string(a.now[0]) + "x" +
                   std::to_string(a.now[1]) + ") not optimal for TPU. Consider padding to multiples of 8: " +

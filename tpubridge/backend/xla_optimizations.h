@@ -30,11 +30,9 @@ struct LayerAdvice {
 
 class XLAOptimizations {
  public:
-  static constexpr int64_t kTile = 8;
-
   explicit XLAOptimizations(std::shared_ptr<XLADeviceManager> manager);
 
-  // Linear layers and torch's MultiheadAttention whose sizes are no multiples of kTile.
+  // Linear layers and torch's MultiheadAttention whose sizes are no multiples of 8.
   [[nodiscard]] std::vector<LayerAdvice> advice(const torch::nn::Module& model) const;
 
   // The model on the current device, in place, its parameters dense (a parameter that is a view of another
