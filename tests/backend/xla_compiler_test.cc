@@ -146,7 +146,7 @@ TEST_F(Compiler, TheTrueSizeOfAModel) {
   auto compiled = compiler.compile_model(model);
   EXPECT_EQ(compiled.stats().model_size, floats * 2 + 8);
   EXPECT_EQ(compiled.stats().compilation_time, 0) << "nothing was compiled yet";
-  (void)compiled(torch::tensor({1, 2})).cpu();  // waits: a program that runs while the process ends may crash
+  (void)compiled(torch::tensor({1, 2}));  // still runs when the process ends
   EXPECT_GT(compiled.stats().compilation_time, 0);
   EXPECT_EQ(compiled.stats().programs, 1);
 }

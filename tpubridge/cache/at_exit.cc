@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "tpubridge/base/log.h"
 
@@ -16,24 +18,32 @@ namespace tpubridge::cache {
 namespace {
 
 constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto kLook = std::chrono::milliseconds(1);  // how often it looks at what does not tell by itself
 
 struct Running {
   std::mutex mutex;
   std::condition_variable ended;
   int threads = 0;
+  std::vector<bool (*)()> others;
 };
 Running& running() {
   static auto* const it = new Running;  // threads may end after static objects are gone
   return *it;
 }
 
+bool idle(const Running& r) {
+  return r.threads == 0 && std::all_of(r.others.begin(), r.others.end(), [](auto* other) { return other(); });
+}
+
 void leave(int status, void*) {
   auto& r = running();
   {
+    const auto until = std::chrono::steady_clock::now() + kGrace;
     std::unique_lock lock(r.mutex);
-    if (r.ended.wait_for(lock, kGrace, [&] { return r.threads == 0; })) return;
+    while (!idle(r) && std::chrono::steady_clock::now() < until) r.ended.wait_for(lock, kLook);
+    if (idle(r)) return;
   }
-  log::warn("compile.abandoned", {{"effect", "the process ends while a program is still being compiled"}});
+  log::warn("exit.abandoned", {{"effect", "the process ends while a program is still compiled or run"}});
   std::fflush(nullptr);
   _exit(status);
 }
@@ -52,13 +62,24 @@ bool stand_ready() {
 }
 const bool ready = stand_ready();
 
+// Asked for after the plugin was loaded, it runs before the plugin's own destructors.
+void stand_before_the_plugin() {
+  static const int registered = on_exit(leave, nullptr);
+  (void)registered;
+}
+
 }  // namespace
+
+void wait_at_exit(bool (*idle)()) {
+  auto& r = running();
+  stand_before_the_plugin();
+  const std::lock_guard lock(r.mutex);
+  r.others.push_back(idle);
+}
 
 bool run_detached(std::function<void()> body) {
   auto& r = running();
-  // Registered after the plugin was loaded, so it runs before the plugin's own destructors.
-  static const int registered = on_exit(leave, nullptr);
-  (void)registered;
+  stand_before_the_plugin();
   const std::lock_guard lock(r.mutex);
   try {
     std::thread([body = std::move(body), &r]() mutable {

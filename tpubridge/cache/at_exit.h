@@ -1,14 +1,16 @@
-// Threads that may outlive the call that started them, and what happens to them when the process ends.
+// Work inside a plugin that outlives the call that started it, and what happens to it when the process ends:
+// it would crash in the plugin's static destructors, so at exit it gets two more seconds, then the process
+// ends at once, with its exit status and its streams flushed.
 #pragma once
 
 #include <functional>
 
 namespace tpubridge::cache {
 
-// Runs `body` (which must not throw) in a thread of its own. A process that ends while such a thread is
-// inside a plugin would crash in the plugin's static destructors: at exit, the threads get two more seconds,
-// then the process ends at once, with its exit status and its streams flushed. False where no thread is to be
-// had.
+// Runs `body` (which must not throw) in a thread of its own. False where no thread is to be had.
 [[nodiscard]] bool run_detached(std::function<void()> body);
+
+// Waits for other work too: until `idle` (which must neither throw nor block) says so.
+void wait_at_exit(bool (*idle)());
 
 }  // namespace tpubridge::cache

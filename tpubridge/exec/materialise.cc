@@ -11,6 +11,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
@@ -126,9 +127,7 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
                 .node->data(graph.leaves[static_cast<size_t>(i)].index)
                 .use_count() > 1)
       keep.push_back(i);
-  pjrt::ExecuteOptions options;
-  options.not_donatable = keep;
-  return compiled.program->execute(arguments, options);
+  return execute(*compiled.program, arguments, keep);
 }
 
 // Where a program could not run: its roots say why, but for errors after which it can be tried again.

@@ -10,6 +10,7 @@
 #include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/compiler.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/hlo/collectives.h"
@@ -62,7 +63,7 @@ std::vector<at::Tensor> run(const char* operation, const std::vector<at::Tensor>
   std::vector<std::vector<const pjrt::Buffer*>> arguments;
   for (const auto& v : values) arguments.push_back({&exec::buffer_of(*v.node(), v.index())});
   ready.count();
-  auto outputs = ready.program->program->execute_all(arguments);
+  auto outputs = exec::execute_all(*ready.program->program, arguments);
   std::vector<at::Tensor> out;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int index = tensors[i].device().index();

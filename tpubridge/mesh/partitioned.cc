@@ -7,6 +7,7 @@
 
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/exec/compiler.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
@@ -214,7 +215,7 @@ struct Partitioned::Impl {
       }
     for (int d = 0; d < devices; ++d) exec::check_memory(d, ready.program->needs, "a partitioned call");
     ready.count();
-    auto outputs = program.execute_all(lists);
+    auto outputs = exec::execute_all(program, lists);
     exec::resolve(graph, std::move(outputs[0]));
     keep_state(graph, t, outputs);
     std::erase_if(copies, [](const auto& c) { return c.second.of.expired(); });

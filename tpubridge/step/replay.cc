@@ -3,6 +3,7 @@
 
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/generator.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
@@ -200,10 +201,8 @@ void Replay::execute() {
   const exec::Compiled& compiled = r_.compiled->best();
   exec::check_memory(r_.device, compiled.needs - released, "a compiled step");
   for (Storage* s : overwritten_) held(s).buffer.erase();
-  pjrt::ExecuteOptions options;
-  options.not_donatable = keep_;
   try {
-    outputs_ = compiled.program->execute(inputs_, options);
+    outputs_ = exec::execute(*compiled.program, inputs_, keep_);
   } catch (...) {
     for (Storage* s : overwritten_) s->slot.set(Value());
     throw;

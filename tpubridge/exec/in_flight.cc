@@ -1,0 +1,67 @@
+#include "tpubridge/exec/in_flight.h"
+
+#include <deque>
+#include <mutex>
+
+#include "tpubridge/cache/at_exit.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::exec {
+namespace {
+
+struct InFlight {
+  std::mutex mutex;
+  std::deque<pjrt::Event> events;  // in the order of their start; the oldest still runs, or there is none
+
+  void forget_ended() {
+    while (!events.empty() && events.front().ready()) events.pop_front();
+  }
+};
+InFlight& in_flight() {
+  static auto* const it = [] {
+    cache::wait_at_exit([] {
+      auto& f = in_flight();
+      const std::lock_guard lock(f.mutex);
+      f.forget_ended();
+      return f.events.empty();
+    });
+    return new InFlight;  // programs may start while static objects go
+  }();
+  return *it;
+}
+
+bool runs_in_this_process() {
+  static const bool it = client().platform_name() == "cpu";
+  return it;
+}
+
+template <class Run>
+auto watched(std::span<const int64_t> not_donatable, Run run) {
+  pjrt::ExecuteOptions options;
+  options.not_donatable = not_donatable;
+  if (!runs_in_this_process()) return run(options);
+  std::vector<pjrt::Event> started;
+  options.done = &started;
+  auto out = run(options);
+  auto& f = in_flight();
+  const std::lock_guard lock(f.mutex);
+  f.forget_ended();
+  for (auto& event : started) f.events.push_back(std::move(event));
+  return out;
+}
+
+}  // namespace
+
+std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
+                                  std::span<const pjrt::Buffer* const> arguments,
+                                  std::span<const int64_t> not_donatable) {
+  return watched(not_donatable, [&](const auto& options) { return program.execute(arguments, options); });
+}
+
+std::vector<std::vector<pjrt::Buffer>> execute_all(
+    const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
+    std::span<const int64_t> not_donatable) {
+  return watched(not_donatable, [&](const auto& options) { return program.execute_all(arguments, options); });
+}
+
+}  // namespace tpubridge::exec

@@ -1,0 +1,23 @@
+// Running programs, and knowing which still run. On XLA's CPU plugin a program runs on threads of this
+// process: one that ends while a program runs would crash in the plugin's static destructors, so at exit they
+// are waited for (cache/at_exit.h). On other platforms nothing is kept: the completion event alone costs
+// microseconds there.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tpubridge/pjrt/executable.h"
+
+namespace tpubridge::exec {
+
+[[nodiscard]] std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
+                                                std::span<const pjrt::Buffer* const> arguments,
+                                                std::span<const int64_t> not_donatable = {});
+// Over all its devices.
+[[nodiscard]] std::vector<std::vector<pjrt::Buffer>> execute_all(
+    const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
+    std::span<const int64_t> not_donatable = {});
+
+}  // namespace tpubridge::exec
