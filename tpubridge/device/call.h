@@ -20,6 +20,7 @@ struct Plan {
     std::shared_ptr<const trace::Geometry> geometry;  // the same sizes and strides
     size_t bytes;
     bool absent;  // gives an undefined tensor
+    bool dense;   // row-major, as libtorch makes the strides itself
   };
   trace::SpecPtr spec;
   std::vector<Output> outputs;
@@ -47,11 +48,12 @@ class Plans : public WordMap<Plan> {};
 
 // Calls `f` with each defined tensor of the arguments.
 template <class F>
-void each_tensor(c10::ArrayRef<c10::IValue> args, F f) {
-  for (const auto& v : args) {
-    if (v.isTensor()) {
+void each_tensor(const OpInfo& info, c10::ArrayRef<c10::IValue> args, F f) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const c10::IValue& v = args[i];
+    if (info.kinds[i] == Kind::tensor && v.isTensor()) {
       if (v.toTensor().defined()) f(v.toTensor());
-    } else if (v.isList() && (v.isTensorList() || v.isOptionalTensorList())) {
+    } else if (info.kinds[i] == Kind::tensors && v.isList()) {
       for (const auto& item : v.toListRef())
         if (!item.isNone() && item.toTensor().defined()) f(item.toTensor());
     }

@@ -38,7 +38,7 @@ struct KeySink {
   }
   void tensor(const at::Tensor& t) {
     geometry(t);
-    key.operands.push_back(read(t));
+    key.operands.push_back(read_held(t));
   }
   void host_number(const at::Tensor& t) {
     const bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
@@ -79,7 +79,7 @@ struct KeySink {
     put(Tag::constant, 5);
     bits_of(v);
   }
-  void constant(const std::vector<int64_t>& v) {
+  void constant(c10::IntArrayRef v) {
     put(Tag::constant, 6 + (v.size() << 8));
     for (int64_t d : v) key.words.push_back(static_cast<uint64_t>(d));
   }
@@ -102,7 +102,7 @@ struct KeySink {
 
 bool read_call(const OpInfo& info, c10::Device device, c10::ArrayRef<c10::IValue> args, CallKey& key) {
   bool wide = false;
-  each_tensor(args, [&](const at::Tensor& t) {
+  each_tensor(info, args, [&](const at::Tensor& t) {
     wide |= (t.scalar_type() == at::kDouble || t.scalar_type() == at::kComplexDouble) && is_tpu(t);
   });
   KeySink sink{key, device, wide};

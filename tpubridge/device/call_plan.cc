@@ -1,4 +1,6 @@
 // The plan of a call that was not seen before: constants, shapes, the promoted type.
+#include <c10/util/strides.h>
+
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/call_walk.h"
 #include "tpubridge/lower/context.h"
@@ -47,6 +49,7 @@ struct ArgSink {
     in_list = false;
     put(refs);
   }
+  void constant(c10::IntArrayRef v) { put(v.vec()); }
   template <class T>
   void constant(T v) {
     put(std::move(v));
@@ -84,9 +87,9 @@ std::vector<Meta> shapes_by_row(const OpInfo& info, const std::vector<Arg>& args
 }
 
 // Results of the rank of an argument that has its channels last have them last too.
-void keep_format(std::vector<Meta>& metas, c10::ArrayRef<c10::IValue> args) {
+void keep_format(std::vector<Meta>& metas, const OpInfo& info, c10::ArrayRef<c10::IValue> args) {
   int64_t rank = 0;
-  each_tensor(args, [&](const at::Tensor& t) {
+  each_tensor(info, args, [&](const at::Tensor& t) {
     const auto format = t.suggest_memory_format();
     if (format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d)
       rank = t.dim();
@@ -113,17 +116,18 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
       info.row->shape ? shapes_by_row(info, sink.args, key, common(DType::f32)) : infer(op, info, args);
   Plan plan;
   if (metas.empty()) return plan;
-  if (info.row->flags & lower::keep_format) keep_format(metas, args);
+  if (info.row->flags & lower::keep_format) keep_format(metas, info, args);
   std::vector<Shape> shapes;
   for (const auto& m : metas) {
     const auto dtype = dtype_of(m.dtype);
     TORCH_CHECK(dtype, op.operator_name(), ": the result would be of ", m.dtype, ", which XLA does not have");
     shapes.push_back({*dtype, m.sizes});
     plan.elements += shapes.back().elements();
-    plan.outputs.push_back({m.sizes, m.strides, m.dtype,
-                            std::make_shared<const trace::Geometry>(trace::Geometry{m.sizes, m.strides, 0}),
-                            at::detail::computeStorageNbytes(m.sizes, m.strides, c10::elementSize(m.dtype)),
-                            m.absent});
+    plan.outputs.push_back(
+        {m.sizes, m.strides, m.dtype,
+         std::make_shared<const trace::Geometry>(trace::Geometry{m.sizes, m.strides, 0}),
+         at::detail::computeStorageNbytes(m.sizes, m.strides, c10::elementSize(m.dtype)), m.absent,
+         c10::IntArrayRef(m.strides) == c10::IntArrayRef(c10::contiguous_strides(m.sizes))});
   }
   if (info.row->flags & lower::random) {  // seed and offset, added by whoever records the call
     sink.put(Ref{sink.operands++});

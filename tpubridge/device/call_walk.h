@@ -119,12 +119,16 @@ class CallWalk {
   }
 
   bool integers(const c10::IValue& v) {
-    if (v.isIntList()) return sink_.constant(v.toIntVector()), true;
-    if (v.isInt()) return sink_.constant(std::vector<int64_t>{v.toInt()}), true;
-    if (!v.isBoolList()) return false;
-    std::vector<int64_t> out;
-    for (bool b : v.toBoolList()) out.push_back(b ? 1 : 0);
-    return sink_.constant(std::move(out)), true;
+    c10::SmallVector<int64_t, 8> out;
+    if (v.isInt()) {
+      out.push_back(v.toInt());
+    } else if (v.isIntList() || v.isBoolList()) {
+      for (const c10::IValue& item : v.toListRef())
+        out.push_back(item.isInt() ? item.toInt() : item.toBool() ? 1 : 0);
+    } else {
+      return false;
+    }
+    return sink_.constant(c10::IntArrayRef(out)), true;
   }
 
   const OpInfo& info_;

@@ -127,6 +127,10 @@ Shape shape_of(const at::Tensor& t) {
 
 Value read(const at::Tensor& t) {
   exec::Lock lock(exec::mutex());
+  return read_held(t);
+}
+
+Value read_held(const at::Tensor& t) {
   Storage& s = storage_of(t);
   if (Recording* r = recording()) r->touch(s);
   const auto dtype = dtype_of(t.scalar_type());
@@ -192,13 +196,21 @@ c10::intrusive_ptr<c10::StorageImpl> new_storage(size_t bytes, int device) {
                                       null_allocator(), true);
 }
 
+namespace {
+
+at::Tensor shapeless(c10::intrusive_ptr<c10::StorageImpl> storage, c10::ScalarType dtype) {
+  return at::Tensor(at::detail::make_tensor_base<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype)));
+}
+
+}  // namespace
+
 at::Tensor view_of(c10::intrusive_ptr<c10::StorageImpl> storage, c10::IntArrayRef sizes,
                    c10::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
-  auto t = at::detail::make_tensor_base<c10::TensorImpl>(c10::Storage(std::move(storage)),
-                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(dtype));
+  auto t = shapeless(std::move(storage), dtype);
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-  return at::Tensor(std::move(t));
+  return t;
 }
 
 namespace {
@@ -222,7 +234,11 @@ at::Tensor empty_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::S
 }
 
 at::Tensor make_tensor(Value value, const Plan::Output& like, c10::Device device) {
-  auto t = tensor_of(like.bytes, like.sizes, like.strides, like.dtype, device);
+  auto t = shapeless(new_storage(like.bytes, device.index()), like.dtype);
+  if (like.dense)
+    t.unsafeGetTensorImpl()->set_sizes_contiguous(like.sizes);  // half the price
+  else
+    t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes, like.strides);
   if (like.bytes == 0) return t;
   auto& s = static_cast<Storage&>(*t.storage().unsafeGetStorageImpl());
   if (Recording* r = recording()) r->touch(s);

@@ -31,9 +31,10 @@ struct Storage final : c10::StorageImpl {
 [[nodiscard]] inline bool is_tpu(const c10::Device& d) { return d.type() == c10::DeviceType::PrivateUse1; }
 
 // All below take exec's mutex themselves.
-[[nodiscard]] trace::Value read(const at::Tensor& tensor);  // the elements, shaped as the tensor
-void write(const at::Tensor& tensor, trace::Value value);   // of the tensor's sizes and element type
-void resize_storage(Storage& storage, size_t bytes);        // what is there stays at the front
+[[nodiscard]] trace::Value read(const at::Tensor& tensor);       // the elements, shaped as the tensor
+[[nodiscard]] trace::Value read_held(const at::Tensor& tensor);  // the same, by who holds the mutex
+void write(const at::Tensor& tensor, trace::Value value);        // of the tensor's sizes and element type
+void resize_storage(Storage& storage, size_t bytes);             // what is there stays at the front
 
 // A new tensor of this value. Strides must cover it (contiguous up to a permutation).
 [[nodiscard]] at::Tensor make_tensor(trace::Value value, c10::IntArrayRef sizes, c10::IntArrayRef strides,

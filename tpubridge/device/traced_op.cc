@@ -19,9 +19,9 @@ namespace {
 using trace::Arg;
 using trace::Value;
 
-std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> args) {
+std::optional<c10::Device> device_of(const OpInfo& info, c10::ArrayRef<c10::IValue> args) {
   std::optional<c10::Device> device;
-  each_tensor(args, [&](const at::Tensor& t) {
+  each_tensor(info, args, [&](const at::Tensor& t) {
     if (!device && is_tpu(t)) device = t.device();
   });
   for (const auto& v : args)
@@ -105,7 +105,7 @@ const Plan& TracedOp::plan(const c10::OperatorHandle& op, c10::Device device, c1
 void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t n = info_.kinds.size();
   const auto args = torch::jit::last(*stack, n);
-  const auto device = info_.traceable ? device_of(args) : std::nullopt;
+  const auto device = info_.traceable ? device_of(info_, args) : std::nullopt;
   if (!device) return fall_back(op, stack);
   resolve_bits(info_, *stack);
   if (info_.indices && checks_indices()) check_indices(op, *info_.indices, args);

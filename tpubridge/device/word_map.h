@@ -21,24 +21,29 @@ class WordMap {
   // The value of these words; `make()` gives it where they are new.
   template <class Make>
   const T& get(const Words& words, Make make) {
+    if (last_ && last_->is(words)) return last_->value;  // layers that are alike ask one after the other
     uint64_t hash = words.size();
     for (uint64_t w : words) hash = trace::mix(hash, w);
-    const auto [first, last] = entries_.equal_range(hash);
-    for (auto it = first; it != last; ++it)
-      if (std::equal(words.begin(), words.end(), it->second.words.begin(), it->second.words.end()))
-        return it->second.value;
+    const auto [first, end] = entries_.equal_range(hash);
+    for (auto it = first; it != end; ++it)
+      if (it->second.is(words)) return (last_ = &it->second)->value;
     T value = make();
     if (entries_.size() >= kLimit) entries_.clear();
-    return entries_.emplace(hash, Entry{{words.begin(), words.end()}, std::move(value)})->second.value;
+    last_ = &entries_.emplace(hash, Entry{{words.begin(), words.end()}, std::move(value)})->second;
+    return last_->value;
   }
 
  private:
   static constexpr size_t kLimit = 4096;
   struct Entry {
+    [[nodiscard]] bool is(const Words& asked) const {
+      return std::equal(asked.begin(), asked.end(), words.begin(), words.end());
+    }
     std::vector<uint64_t> words;
     T value;
   };
   std::unordered_multimap<uint64_t, Entry> entries_;
+  const Entry* last_ = nullptr;  // the one asked for last
 };
 
 }  // namespace tpubridge::device
