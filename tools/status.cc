@@ -1,5 +1,7 @@
-// `tpubridge status`: the devices with their memory, who uses the TPU, the programs on disk, what is wrong.
-// Nothing here ends the command: what cannot be told becomes one of the errors.
+// `tpubridge status`: the devices with their memory, who uses the TPU, the programs on disk, what is wrong
+// now and what went wrong in past runs. Nothing here ends the command: what cannot be told becomes one of the
+// errors.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +19,7 @@
 #include "tools/table.h"
 #include "tools/version.h"
 #include "tpubridge/base/env.h"
+#include "tpubridge/base/error_journal.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/plugin/discovery.h"
 
@@ -26,6 +29,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Options {
+  int64_t errors = 5;
   std::string plugin, lock_file = "/tmp/libtpu_lockfile";
   std::optional<int> devices;
 };
@@ -66,11 +70,29 @@ void look_at_devices(ordered_json& status, const Options& options) {
   status["devices"] = describe_devices(*client);
 }
 
+// What TPUErrorHandler kept of runs that are over, or go on elsewhere. They make nothing wrong now.
+void look_at_past(ordered_json& status, const Options& options) {
+  const ErrorJournal journal(ErrorJournal::standard_path());
+  ordered_json last = ordered_json::array();
+  for (const PastError& e : journal.last(static_cast<size_t>(options.errors)))
+    last.push_back({{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<time_t>(e.time)))},
+                    {"pid", e.process},
+                    {"program", e.program},
+                    {"operation", e.operation},
+                    {"class", e.error_class},
+                    {"type", e.error_type},
+                    {"message", e.error},
+                    {"recovered", e.recovered}});
+  status["past_errors"] = {
+      {"file", journal.path().string()}, {"kept", env::flag("TPUBRIDGE_ERROR_LOG")}, {"last", last}};
+}
+
 ordered_json look(const Options& options) {
   ordered_json status = {
       {"version", kVersion},         {"plugin", nullptr},    {"platform", nullptr},
       {"platform_version", nullptr}, {"simulated", nullptr}, {"devices", ordered_json::array()},
-      {"processes", nullptr},        {"cache", nullptr},     {"errors", ordered_json::array()}};
+      {"processes", nullptr},        {"cache", nullptr},     {"errors", ordered_json::array()},
+      {"past_errors", nullptr}};
   status["processes"] = look_at_tpu(options.lock_file).data["held_by"];
   part(status, "devices", [&] { look_at_devices(status, options); });
   part(status, "cache", [&] {
@@ -80,6 +102,7 @@ ordered_json look(const Options& options) {
       note(status, "cache", human_count(damaged, "program is damaged", "programs are damaged"),
            "tpubridge cache verify --remove");
   });
+  part(status, "past errors", [&] { look_at_past(status, options); });
   for (const env::Problem& p : env::check_environment()) note(status, "environment", p.message);
   return status;
 }
@@ -104,6 +127,22 @@ std::string devices_text(const ordered_json& devices) {
   return out.str("  ");
 }
 
+std::string past_text(const ordered_json& past) {
+  if (past.is_null()) return "";
+  std::string out = paint("past errors", Colour::bold) + (past["last"].empty() ? " none" : "") +
+                    (past["kept"].get<bool>() ? "" : ", switched off") +
+                    fmt::format(" ({})\n", past["file"].get<std::string>());
+  for (const auto& e : past["last"]) {
+    const std::string message = e["message"].get<std::string>();
+    out += fmt::format("  {}  {} ({}), {}: {}{}\n", e["time"].get<std::string>(),
+                       e["program"].get<std::string>(), e["pid"].get<int64_t>(),
+                       e["operation"].get<std::string>(), e["type"].get<std::string>(),
+                       e["recovered"].get<bool>() ? ", recovered" : "");
+    out += fmt::format("    {}\n", message.substr(0, message.find('\n')));
+  }
+  return out;
+}
+
 std::string text(const ordered_json& s) {
   std::string out = fmt::format("{} {}\n", paint("tpubridge", Colour::bold), s["version"].get<std::string>());
   if (!s["platform"].is_null()) {
@@ -126,7 +165,7 @@ std::string text(const ordered_json& s) {
                        e["message"].get<std::string>());
     if (!e["hint"].get<std::string>().empty()) out += fmt::format("    {}\n", e["hint"].get<std::string>());
   }
-  return out;
+  return out + past_text(s["past_errors"]);
 }
 
 int run(const Options& options, bool json) {
@@ -145,6 +184,10 @@ void add_status(CLI::App& root, Invocation& call) {
   auto o = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("status", "Devices, their memory, who uses them, programs on disk");
   add_plugin(*app, o->plugin, o->devices);
+  app->add_option("--errors", o->errors, "How many past errors are shown")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+      ->type_name("N");
   app->add_option("--lock-file", o->lock_file, "Where libtpu's lock file is taken to be, for tests")
       ->type_name("FILE")
       ->group("");

@@ -160,6 +160,10 @@ TEST_F(TestTPUMemoryManager, OptimizeMemoryUsage) {
   const auto before = metrics().executions;
   EXPECT_EQ(x.sum().item<float>(), 2);
   EXPECT_EQ(metrics().executions, before + 1) << "x itself was computed by the wait";
+  m.empty_cache();
+  const auto compiled = metrics().compiles;
+  EXPECT_EQ(x.sum().item<float>(), 2);
+  EXPECT_EQ(metrics().compiles, compiled + 1) << "the programs in memory are gone";
   m.cleanup();
   EXPECT_EQ(m.get_allocation_history().size(), 0u);
 }

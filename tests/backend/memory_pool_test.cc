@@ -10,6 +10,7 @@
 #include "tests/device/check.h"
 #include "tests/pjrt/fake.h"
 #include "tpubridge/backend/memory_manager.h"
+#include "tpubridge/backend/xla_compat.h"
 #include "tpubridge/base/backend_errors.h"
 
 namespace tpubridge {
@@ -191,12 +192,22 @@ TEST(MemoryOnATpu, GetMemoryInfo) {
         info["bytes_limit"] != (1 << 30) || info["gb_in_use"] != 0.25 || info["gb_limit"] != 1.0 ||
         info["utilization_percent"] != 25.0)
       return info.dump();
+    const auto same = xla_compat::get_memory_info(tpu());
+    if (same.bytes_used != info["bytes_in_use"] || same.bytes_limit != info["bytes_limit"] ||
+        same.peak_bytes_used < same.bytes_used)
+      return "two accounts of one memory";
     if (!m.optimize_memory() || !m.clear_cache()) return "they say false on a TPU";
     fake.configure("fail=call_error:function=PJRT_Device_MemoryStats");
     const auto failed = nlohmann::json::parse(m.get_memory_info().to_json());
     if (failed.size() != 1 ||
         !failed["error"].get<std::string>().starts_with("Failed to get TPU memory info: "))
       return failed.dump();
+    fake.configure("fail=call_error:function=PJRT_Device_MemoryStats");
+    try {
+      (void)xla_compat::get_memory_info(tpu());
+      return "figures of a device that gives none";
+    } catch (const TPUDeviceError&) {
+    }
     fake.configure("fail=device_lost");
     const auto y = x * 3;
     log::set_level(log::Level::off);

@@ -155,6 +155,29 @@ struct Odd : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return std::get<0>(torch::kthvalue(x, 2)) * 2; }
 };
 
+TEST_F(ModelValidation, AConfigurationOutOfRangeIsAFailedCheck) {
+  TPUConfig config;
+  config.memory_fraction = 1.5;
+  config.xla_optimization_level = 7;
+  for (const auto checks : {ModelChecks::quick, ModelChecks::compile}) {
+    const auto s = validate_tpu_model(mlp(64, 32, 8), config, torch::ones({8, 64}), checks);
+    EXPECT_FALSE(s.is_valid());
+    EXPECT_EQ(s.failed, 2) << s.to_json();
+    EXPECT_EQ(s.warnings, 0);
+    EXPECT_EQ(s.skipped, checks == ModelChecks::quick ? 1 : 2) << "what needs the configuration";
+    EXPECT_EQ(s.reports[0].detail("field"), "hardware.tpu.memory_fraction");
+    EXPECT_EQ(s.reports[0].detail("value"), "1.5");
+    EXPECT_EQ(s.reports[1].detail("field"), "hardware.tpu.xla_optimization_level");
+    EXPECT_EQ(s.reports[1].detail("value"), "7");
+    EXPECT_THAT(told(s, Status::passed), testing::Contains("forward works: [8, 64] to [8, 8]"))
+        << "the model is looked at all the same";
+  }
+  EXPECT_EQ(validate_tpu_configuration(config).failed, 2);
+  config.enable_strict_validation = true;
+  EXPECT_THROW((void)validate_tpu_model(mlp(64, 32, 8), config), TPUValidationError);
+  EXPECT_THROW((void)validate_tpu_configuration(config), TPUValidationError);
+}
+
 TEST_F(ModelValidation, CompilingNamesWhatFallsBack) {
   const auto s = validate_tpu_model(std::make_shared<Odd>(), {}, torch::rand({8, 8}), ModelChecks::compile);
   EXPECT_EQ(s.failed, 0) << s.to_json();

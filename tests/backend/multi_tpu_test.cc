@@ -8,12 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/backend/process.h"
-#include "tests/base/scoped_env.h"
 #include "tests/device/check.h"
 #include "tests/pjrt/fake.h"
 #include "tpubridge/backend/config_manager.h"
 #include "tpubridge/backend/data_parallel.h"
-#include "tpubridge/backend/device_utils.h"
 #include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/backend/xla_optimizer.h"
 #include "tpubridge/base/backend_errors.h"
@@ -315,38 +313,6 @@ TEST(XlaOptimizer, TensorsOnTheDeviceAndDense) {
   EXPECT_TRUE(there.is_contiguous());
   EXPECT_TRUE(torch::equal(there.cpu(), t));
   EXPECT_FALSE(xla.optimize_tensor_operations(Tensor()).defined());
-}
-
-TEST(DeviceUtils, NamesAndFallbacks) {
-  EXPECT_EQ(device_named("xla:1"), torch::Device("tpu:1"));
-  EXPECT_EQ(device_named("tpu"), torch::Device("tpu"));
-  EXPECT_EQ(device_named("cpu"), torch::Device("cpu"));
-  EXPECT_THROW((void)device_named("toaster"), ArgumentError);
-  EXPECT_EQ(get_tpu_safe_device(), torch::Device("tpu:0"));
-  const log::Capture logged;
-  EXPECT_EQ(get_tpu_safe_device(9), torch::kCPU);
-  EXPECT_EQ(get_device_with_fallback("toaster"), torch::kCPU);
-  ASSERT_EQ(logged.records("device.cpu_instead").size(), 2u);
-  EXPECT_THAT(logged.records("device.cpu_instead")[0].field("problem"),
-              HasSubstr("there is no device tpu:9"));
-  {
-    const ScopedEnv env("TPUBRIDGE_DEVICE", "cpu");
-    EXPECT_EQ(get_device_with_fallback("tpu"), torch::kCPU);
-    EXPECT_EQ(get_tpu_safe_device(), torch::kCPU);
-  }
-  EXPECT_TRUE(ensure_tpu_initialization());
-  EXPECT_FALSE(ensure_tpu_initialization(9));
-}
-
-TEST(DeviceUtils, Placement) {
-  const Tensor t = torch::ones({2});
-  EXPECT_EQ(safe_device_placement(t, tpu()).device(), torch::Device("tpu:0"));
-  EXPECT_TRUE(safe_device_placement(t, torch::Device("tpu:9")).is_same(t));
-  torch::nn::Linear model(2, 2);
-  EXPECT_FALSE(safe_device_placement(*model, torch::Device("tpu:9")));
-  EXPECT_TRUE(model->weight.device().is_cpu());
-  EXPECT_TRUE(safe_device_placement(*model, tpu()));
-  EXPECT_EQ(model->weight.device(), torch::Device("tpu:0"));
 }
 
 }  // namespace

@@ -107,8 +107,9 @@ TEST_F(BackendState, MemoryIsLiveBytes) {
   }
   EXPECT_EQ(b.get_memory_stats().allocated_memory, before.allocated_memory) << "not a sum of what ever was";
   const auto json = nlohmann::json::parse(b.get_memory_stats().to_json());
-  for (const char* key : {"device", "world_size", "rank", "memory_fraction", "model_cache_stats",
-                          "compilation_cache_stats", "allocated_memory", "available_memory"})
+  for (const char* key :
+       {"device", "world_size", "rank", "memory_fraction", "model_cache_stats", "compilation_cache_stats",
+        "allocated_memory", "available_memory", "peak_memory", "xla_device_count"})
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_THAT(b.get_memory_summary(), HasSubstr("tpu:0: "));
   EXPECT_TRUE(b.allocate_tensor({2}, torch::kDouble, true).requires_grad());
@@ -142,6 +143,22 @@ TEST(BackendOnATpu, SaysSo) {
     b.prepare_model(model);
     return model->weight.device() == torch::Device("tpu:2") ? "" : model->weight.device().str();
   });
+}
+
+TEST(BackendOnATpu, OnlyTheFirstProcessWrites) {
+  for (const int host : {0, 1})
+    expect_in_new_process([host]() -> std::string {
+      const pjrt::FakePlugin fake("generation=v5e,chips=8,hosts=2,host=" + std::to_string(host));
+      Config c;
+      c.runtime.plugin = fake.path();
+      TPUBackend b(c);
+      if (b.rank() != host || b.world_size() != 8) return "another process";
+      const TempFolder folder;
+      torch::nn::Linear model(2, 2);
+      b.prepare_model(model);
+      b.save_model(*model, folder.path() / "m");
+      return std::filesystem::exists(folder.path() / "m") == (host == 0) ? "" : "the wrong one wrote";
+    });
 }
 
 TEST(BackendOnATpu, AFailedWaitIsThrown) {

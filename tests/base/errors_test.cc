@@ -118,6 +118,7 @@ TEST(Errors, EachCanBeCaughtAsItsBases) {
   expect_caught_as<TPUValidationError, TPUBackendError, BackendError>();
   expect_caught_as<TPUModelPreparationError, TPUBackendError, BackendError>();
   expect_caught_as<TPUCacheError, FileError, TPUBackendError, BackendError>();
+  expect_caught_as<TPUCheckpointError, TPUBackendError, BackendError>();
   expect_caught_as<TPUDistributedError, TPUBackendError, BackendError>();
   expect_caught_as<TPUMemoryPoolError, MemoryPoolError, TPUMemoryError, TPUBackendError>();
   expect_caught_as<TPUOptimizationError, OptimizationError, TPUBackendError, BackendError>();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tests/tools/command.h"
+#include "tpubridge/base/error_journal.h"
 
 namespace tpubridge::tools_test {
 namespace {
@@ -81,6 +82,41 @@ TEST_F(Status, WhoHoldsTheTpu) {
   EXPECT_THAT(json["processes"][0]["command"].get<std::string>(), HasSubstr("_tools"));
   EXPECT_EQ(json["devices"].size(), 4u) << "a plugin that is not libtpu can be asked all the same";
   close(held);
+}
+
+TEST_F(Status, PastErrors) {
+  const Environment state = {{"TPUBRIDGE_STATE_DIR", folder.path().string()}, {"TPUBRIDGE_ERROR_LOG", "1"}};
+  const Ran none = status({"--plugin", "cpu"}, state);
+  EXPECT_THAT(none.out, HasSubstr("past errors none (" + folder.path().string() + "/errors.jsonl)\n"));
+  const ErrorJournal journal(folder.path() / "errors.jsonl");
+  for (int i = 0; i < 7; ++i)
+    journal.append({.time = 1790000000.0 + i,
+                    .process = 40 + i,
+                    .program = "train",
+                    .operation = "step",
+                    .error_class = "memory",
+                    .error_type = "TPUOutOfMemoryError",
+                    .error = "no room for " + std::to_string(i) + "\nat all",
+                    .recovered = i % 2 == 0});
+  const Ran ran = status({"--plugin", "cpu", "--json"}, state);
+  EXPECT_EQ(ran.code, 0) << "what is past makes nothing wrong now";
+  const auto past = ran.json()["past_errors"];
+  EXPECT_EQ(past["kept"], true);
+  ASSERT_EQ(past["last"].size(), 5u);
+  EXPECT_EQ(past["last"][4], nlohmann::json::parse(R"({"time": "2026-09-21T14:13:26Z", "pid": 46,
+    "program": "train", "operation": "step", "class": "memory", "type": "TPUOutOfMemoryError",
+    "message": "no room for 6\nat all", "recovered": true})"));
+  const Ran text = status({"--plugin", "cpu", "--errors", "2"}, state);
+  EXPECT_THAT(text.out, HasSubstr("2026-09-21T14:13:25Z  train (45), step: TPUOutOfMemoryError\n"
+                                  "    no room for 5\n"
+                                  "  2026-09-21T14:13:26Z  train (46), step: TPUOutOfMemoryError, recovered\n"
+                                  "    no room for 6\n"));
+  EXPECT_THAT(text.out, testing::Not(HasSubstr("no room for 4")));
+  EXPECT_EQ(status({"--errors", "-1"}, state).code, 64);
+  EXPECT_THAT(status({"--plugin", "cpu"},
+                     {{"TPUBRIDGE_STATE_DIR", folder.path() / "none"}, {"TPUBRIDGE_ERROR_LOG", "0"}})
+                  .out,
+              HasSubstr("past errors none, switched off ("));
 }
 
 TEST_F(Status, WhatCannotBeToldIsAnError) {

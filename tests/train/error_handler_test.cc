@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <stdexcept>
 
+#include "tests/base/scoped_env.h"
+#include "tpubridge/base/error_journal.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge {
@@ -69,6 +73,34 @@ TEST(ErrorHandler, RetriesWithAGrowingPause) {
   EXPECT_THAT(pauses, ElementsAre(10, 20, 40));
   EXPECT_THROW(handler.run("step", [&] { throw TPUDeviceError("lost"); }), TPUDeviceError);
   EXPECT_EQ(pauses.size(), 6u);  // three retries more
+}
+
+TEST(ErrorHandler, ErrorsAreKeptOnDisk) {
+  const log::Capture quiet;
+  const TempFolder folder;
+  const ScopedEnv where("TPUBRIDGE_STATE_DIR", folder.path().c_str()), on("TPUBRIDGE_ERROR_LOG", "1");
+  TPUErrorHandler handler({.max_errors = 2});
+  EXPECT_TRUE(handler.handle_tpu_error("step", TPUDeviceError("lost")));
+  EXPECT_FALSE(handler.handle_tpu_error("step", TPUDeviceError("lost again")));
+  EXPECT_TRUE(handler.handle_tpu_error("load", std::runtime_error("other")));
+  {
+    const ScopedEnv off("TPUBRIDGE_ERROR_LOG", "0");
+    (void)handler.handle_tpu_error("step", TPUOutOfMemoryError("not kept"));
+  }
+  const auto kept = ErrorJournal(ErrorJournal::standard_path()).last(10);
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0].operation, "step");
+  EXPECT_EQ(kept[0].error_class, "device");
+  EXPECT_EQ(kept[0].error_type, "TPUDeviceError");
+  EXPECT_EQ(kept[0].error, "lost");
+  EXPECT_TRUE(kept[0].recovered);
+  EXPECT_EQ(kept[0].process, getpid());
+  EXPECT_FALSE(kept[1].recovered) << "the last of them";
+  EXPECT_EQ(kept[2].error_type, "std::exception");
+  // A place that cannot be written to is said, and nothing else.
+  const ScopedEnv nowhere("TPUBRIDGE_STATE_DIR", "/proc/nowhere");
+  EXPECT_NO_THROW((void)handler.handle_tpu_error("load", std::runtime_error("other")));
+  EXPECT_EQ(quiet.records("error.not_kept").size(), 1u);
 }
 
 TEST(ErrorHandler, WhatIsNotTriedAgain) {

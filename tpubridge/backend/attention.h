@@ -13,4 +13,12 @@ namespace tpubridge {
                                    const std::optional<at::Tensor>& mask = {}, double dropout = 0,
                                    bool causal = false);
 
+// For attention layers of one's own, beside torch::nn::Module: with it TPUOptimizer, XLAOptimizations and
+// validate_tpu_model find them and know the size of their heads. torch's MultiheadAttention is known anyway.
+class AttentionLayer {
+ public:
+  virtual ~AttentionLayer() = default;
+  int64_t num_attention_heads = 0, attention_head_size = 0;
+};
+
 }  // namespace tpubridge

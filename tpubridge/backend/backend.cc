@@ -60,7 +60,7 @@ std::string MemoryStats::to_json() const {
   const Json out = {{"device", device},
                     {"world_size", world_size},
                     {"rank", rank},
-                    {"device_count", device_count},
+                    {"xla_device_count", device_count},
                     {"memory_fraction", memory_fraction},
                     {"allocated_memory", allocated_memory},
                     {"available_memory", available_memory},

@@ -1,5 +1,6 @@
 #include "tpubridge/backend/device_utils.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/nn/module.h>
 
 #include "tpubridge/backend/config_manager.h"
@@ -8,6 +9,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/train/eval_scope.h"
 
 namespace tpubridge {
 namespace {
@@ -86,5 +88,30 @@ bool ensure_tpu_initialization(int index) {
     return false;
   }
 }
+
+c10::DeviceType autocast_device_type(const c10::Device& device) {
+  return at::autocast::is_autocast_available(device.type()) ? device.type() : c10::DeviceType::CPU;
+}
+
+AutocastScope::AutocastScope(const c10::Device& device, at::ScalarType dtype)
+    : type_(autocast_device_type(device)),
+      enabled_(at::autocast::is_autocast_enabled(type_)),
+      dtype_(at::autocast::get_autocast_dtype(type_)) {
+  if (dtype != at::kBFloat16 && dtype != at::kHalf)
+    throw ArgumentError(std::string("autocast to ") + c10::toString(dtype), {},
+                        "Types are bfloat16 and float16.");
+  at::autocast::set_autocast_dtype(type_, dtype);
+  at::autocast::set_autocast_enabled(type_, true);
+  at::autocast::increment_nesting();
+}
+AutocastScope::~AutocastScope() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(type_, enabled_);
+  at::autocast::set_autocast_dtype(type_, dtype_);
+}
+
+InferenceScope::InferenceScope() = default;
+InferenceScope::InferenceScope(torch::nn::Module& model) : mode_(std::make_unique<EvalScope>(model)) {}
+InferenceScope::~InferenceScope() = default;
 
 }  // namespace tpubridge

@@ -1,7 +1,10 @@
 #include "tpubridge/backend/layer_sizes.h"
 
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+
+#include "tpubridge/backend/attention.h"
 
 namespace tpubridge {
 namespace {
@@ -21,6 +24,12 @@ std::optional<LayerSizes> sizes_of(const torch::nn::Module& m) {
   if (auto s = channels_of<torch::nn::Conv1dImpl>(m)) return s;
   if (auto s = channels_of<torch::nn::Conv2dImpl>(m)) return s;
   return channels_of<torch::nn::Conv3dImpl>(m);
+}
+
+std::optional<int64_t> head_size_of(const torch::nn::Module& m) {
+  if (const auto* a = dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(&m)) return a->head_dim;
+  const auto* own = dynamic_cast<const AttentionLayer*>(&m);
+  return own && own->attention_head_size > 0 ? std::optional(own->attention_head_size) : std::nullopt;
 }
 
 }  // namespace tpubridge

@@ -23,6 +23,9 @@ struct LayerSizes {
 };
 [[nodiscard]] std::optional<LayerSizes> sizes_of(const torch::nn::Module& layer);  // nothing of other layers
 
+// The size of a head of MultiheadAttention or of an AttentionLayer; nothing of other layers.
+[[nodiscard]] std::optional<int64_t> head_size_of(const torch::nn::Module& layer);
+
 // Calls look(name, part) with the model, under the name `self`, and then with each of its parts.
 template <class F>
 void each_part(const torch::nn::Module& model, const char* self, F&& look) {

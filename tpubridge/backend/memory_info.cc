@@ -16,13 +16,16 @@ double rounded(double value, double unit) { return std::round(value * unit) / un
 
 TPUMemoryInfo memory_info(const c10::Device& device) {
   TPUMemoryInfo out;
-  const DeviceMemory ours = device_memory(device.index());
+  const int index = device.has_index() ? device.index() : 0;
+  const DeviceMemory ours = device_memory(index);
   out.device = device.str();
   out.bytes_in_use = ours.live;
+  out.peak_bytes = ours.peak;
   out.bytes_limit = ours.limit;
   try {
-    const auto told = exec::device(device.index()).memory_stats();
+    const auto told = exec::device(index).memory_stats();
     out.bytes_in_use = told.bytes_in_use;
+    out.peak_bytes = told.peak_bytes_in_use.value_or(ours.peak);
     out.bytes_limit = told.bytes_limit.value_or(ours.limit);
   } catch (const UnsupportedError&) {  // the plugin keeps no account: the ledger's figures stand
   } catch (const Error& e) {

@@ -15,6 +15,7 @@
 #include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/config/fields.h"
 #include "tpubridge/exec/opener.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/train/eval_scope.h"
@@ -62,7 +63,7 @@ struct Counts {
 };
 
 bool is_attention(const Module& m) {
-  if (dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(&m)) return true;
+  if (head_size_of(m)) return true;
   std::string type = m.name();
   std::ranges::transform(type, type.begin(), [](unsigned char c) { return std::tolower(c); });
   return type.find("attention") != std::string::npos;
@@ -142,6 +143,16 @@ void performance(ModelFindings& out, const Counts& counts) {
   out.pass("what the speed hangs on was looked at");
 }
 
+// Whether every field is in range; what is not fails first.
+bool configuration(ModelFindings& out, TPUConfig config) {
+  const auto problems = config::find_problems(config::tpu_section(), &config);
+  for (const auto& e : problems)
+    out.fail(e.message(), {{"field", e.detail("parameter")},
+                           {"value", e.detail("value")},
+                           {"recommendation", "Allowed: " + e.detail("allowed") + "."}});
+  return problems.empty();
+}
+
 ValidationSummary strictly(ValidationSummary s, const TPUConfig& config) {
   if (!config.enable_strict_validation || s.is_valid()) return s;
   const auto bad = std::ranges::find(s.reports, ValidationStatus::failed, &ValidationReport::status);
@@ -155,14 +166,21 @@ ValidationSummary strictly(ValidationSummary s, const TPUConfig& config) {
 ValidationSummary validate_model(Module& model, const TPUConfig& config, const Sample& sample,
                                  ModelChecks checks) {
   ModelFindings out;
+  const bool sound = configuration(out, config);
   const Counts counts = structure(out, model);
   if (sample) {
     inputs(out, sample);
     forward(out, model, sample);
   }
-  memory(out, model, config);
+  if (sound)
+    memory(out, model, config);
+  else
+    out.skip("what may be used of the memory is not known: the configuration is out of range");
   performance(out, counts);
-  if (checks == ModelChecks::compile) detail::check_by_compiling(out, model, config, sample);
+  if (checks == ModelChecks::compile && !sound)
+    out.skip("nothing was compiled: the configuration is out of range");
+  else if (checks == ModelChecks::compile)
+    detail::check_by_compiling(out, model, config, sample);
   return strictly(out.finish(), config);
 }
 

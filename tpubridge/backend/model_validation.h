@@ -8,6 +8,7 @@
 // Quick checks look at layers and run forward once, where the model is, in evaluation mode and without
 // gradients. ModelChecks::compile also compiles it for the device, names the ops that would run on the CPU
 // and compares what the program takes, by the compiler's own account, with what may be used of the HBM.
+// A configuration that is out of range is a failure for each such field, and what needs it is skipped.
 // With enable_strict_validation a failure throws TPUValidationError; warnings never throw.
 #pragma once
 

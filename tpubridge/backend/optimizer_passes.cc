@@ -1,10 +1,9 @@
 // What attention and convolutions leave of the matrix unit.
 #include "tpubridge/backend/optimizer_passes.h"
 
-#include <torch/nn/modules/activation.h>
-
 #include <map>
 
+#include "tpubridge/backend/fused_attention.h"
 #include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/base/log.h"
 
@@ -42,16 +41,28 @@ void channels(Findings& out, const std::string& layer, const LayerSizes& sizes, 
   out.push_back(std::move(f));
 }
 
+const char* how_fused(const torch::nn::Module& m) {
+  if (const auto* own = dynamic_cast<const FusedMultiheadAttentionImpl*>(&m))
+    return own->fused ? "fused where the weights are not asked for; " : "not fused at this level; ";
+  if (dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(&m))
+    return "not fused (FusedMultiheadAttention would be); ";
+  return "";
+}
+
 }  // namespace
+
+void set_fused_attention(torch::nn::Module& model, bool on) {
+  for (const auto& part : model.modules())
+    if (auto* own = dynamic_cast<FusedMultiheadAttentionImpl*>(part.get())) own->fused = on;
+}
 
 Findings look_at_attention(const torch::nn::Module& model, std::span<const device::AttentionCall> calls,
                            int64_t edge) {
   Findings out;
   each_part(model, "itself", [&](const std::string& name, const torch::nn::Module& m) {
-    const auto* a = dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(&m);
-    if (a && a->options.num_heads() > 0)
-      out.push_back(head(name, a->options.embed_dim() / a->options.num_heads(), edge,
-                         "not fused (scaled_dot_product_attention would be); "));
+    if (const auto size = head_size_of(m)) {
+      out.push_back(head(name, *size, edge, how_fused(m)));
+    }
   });
   std::map<std::pair<int64_t, bool>, int> counted;
   for (const auto& c : calls) ++counted[{c.head_size, c.fused}];

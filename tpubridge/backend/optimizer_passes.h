@@ -30,6 +30,9 @@ namespace passes {
 // with batch norms are left: their running statistics would move twice. Off undoes it.
 Findings set_checkpointing(torch::nn::Module& model, bool on);
 
+// FusedMultiheadAttention layers by the fused op, or as torch's.
+void set_fused_attention(torch::nn::Module& model, bool on);
+
 // Of MultiheadAttention layers, and of the attention ops that a sample called. `edge`: of the matrix unit.
 [[nodiscard]] Findings look_at_attention(const torch::nn::Module& model,
                                          std::span<const device::AttentionCall> calls, int64_t edge);

@@ -10,7 +10,6 @@
 #include "tpubridge/backend/first_line.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/backend/precision_policy.h"
-#include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/device/api.h"
@@ -114,7 +113,7 @@ Findings TPUOptimizer::checkpoint(torch::nn::Module& model, const Sample& sample
 }
 
 void TPUOptimizer::try_sample(OptimizationOutcome& out, torch::nn::Module& model, const Sample& sample,
-                              OptimizationLevel level) {
+                              const Compile& compile, OptimizationLevel level) {
   const bool strict = backend_->config().hardware.tpu.enable_strict_validation;
   const int64_t edge = edge_of(backend_->config().hardware.tpu.version.value());
   device::WatchAttention attention;
@@ -129,7 +128,7 @@ void TPUOptimizer::try_sample(OptimizationOutcome& out, torch::nn::Module& model
       for (const auto& t : sample.inputs) inputs.push_back(backend_->prepare_tensor(t));
       sync();
       const Metrics before = metrics();
-      const auto results = sample.forward(inputs);
+      const auto results = compile(inputs).forward(inputs);
       sync(results);
       if (const Metrics m = metrics(); m.compiles + m.disk.hits > before.compiles + before.disk.hits)
         out.performance_metrics.compilation_stats.temporary_bytes = m.last_temporary_bytes;
@@ -139,6 +138,7 @@ void TPUOptimizer::try_sample(OptimizationOutcome& out, torch::nn::Module& model
       out.validation = ValidationStatus::passed;
       out.validation_message = detail::sizes_text(sample.inputs) + " to " + detail::sizes_text(results);
     } catch (const std::exception& e) {
+      if (strict && dynamic_cast<const XLACompilationError*>(&e)) throw;
       out.validation = ValidationStatus::warning;
       out.validation_message = "Optimization validation failed: " + first_line(e);
       raise_or_warn(validation_error("optimization", out.validation_message), strict,
@@ -154,7 +154,8 @@ void TPUOptimizer::try_sample(OptimizationOutcome& out, torch::nn::Module& model
 }
 
 OptimizationOutcome TPUOptimizer::optimize_module(const std::shared_ptr<torch::nn::Module>& model,
-                                                  const Sample& sample, LevelChoice choice, Purpose purpose) {
+                                                  const Sample& sample, const Compile& compile,
+                                                  LevelChoice choice, Purpose purpose) {
   const auto start = std::chrono::steady_clock::now();
   const Metrics before = metrics();
   const OptimizationLevel level = choice.level();
@@ -167,11 +168,12 @@ OptimizationOutcome TPUOptimizer::optimize_module(const std::shared_ptr<torch::n
   out.findings = checkpoint(
       *model, sample,
       level >= OptimizationLevel::O2 && tpu.gradient_checkpointing && purpose != Purpose::inference);
+  passes::set_fused_attention(*model, level >= OptimizationLevel::O2);
   if (purpose == Purpose::inference) {
     drop_master_weights(*model);
     for (auto& p : model->parameters()) p.set_requires_grad(false);
   }
-  try_sample(out, *model, sample, level);
+  try_sample(out, *model, sample, compile, level);
   backend_->synchronize();
 
   auto& m = out.performance_metrics;

@@ -7,12 +7,15 @@
 //   std::puts(result.to_json().c_str());
 //
 //   conservative   on the device; Linear layers compute in `precision` (precision_policy.h)
-//   balanced       and gradient checkpointing where configured (optimizer_passes.h); attention looked at
+//   balanced       and gradient checkpointing where configured (optimizer_passes.h), FusedMultiheadAttention
+//                  fused (fused_attention.h); attention looked at
 //   aggressive     and convolutions and embeddings in `precision`; convolutions looked at
 //
-// The sample (a tensor, or forward's arguments in a tuple) is run in evaluation mode without gradients: its
-// program is compiled then, and a result that is not finite, or forward failing, is a TPUValidationError in
-// strict mode and a warning in the log otherwise. A pass that fails is a TPUOptimizationError.
+// The sample (a tensor, or forward's arguments in a tuple) is compiled by the optimizer's XLACompiler and
+// run, in evaluation mode without gradients: compile_model() of the result's compiler finds it there. A
+// result that is not finite, or forward failing, is a TPUValidationError in strict mode and a warning in the
+// log otherwise; what cannot be compiled is XLACompilationError in strict mode. A pass that fails is a
+// TPUOptimizationError.
 #pragma once
 
 #include <map>
@@ -20,11 +23,10 @@
 #include "tpubridge/backend/optimizer_passes.h"
 #include "tpubridge/backend/sample.h"
 #include "tpubridge/backend/tpu_backend.h"
+#include "tpubridge/backend/xla_compiler.h"
 #include "tpubridge/config/validation.h"
 
 namespace tpubridge {
-
-class XLACompiler;
 
 // A level by value or by name, in any case. Throws ArgumentError for a name that is none.
 class LevelChoice {
@@ -119,15 +121,37 @@ class TPUOptimizer {
   template <class Model, class Inputs>
   OptimizationResult<Model> run(Model model, Inputs inputs, LevelChoice level, Purpose purpose) {
     Sample sample;
-    if constexpr (!std::is_same_v<Inputs, NoSample>) sample = sample_of(model, std::move(inputs));
+    Compile compile;
+    if constexpr (!std::is_same_v<Inputs, NoSample>) {
+      sample = sample_of(model, inputs);
+      compile = [this, model, inputs = std::move(inputs)](const std::vector<at::Tensor>& tensors) {
+        return compiled_sample(model, inputs, tensors);
+      };
+    }
     const std::shared_ptr<torch::nn::Module> module = detail::shared(model);
-    return {optimize_module(module, sample, level, purpose), std::move(model)};
+    return {optimize_module(module, sample, compile, level, purpose), std::move(model)};
+  }
+  // The sample as the compiler's model runs it, for these tensors.
+  using Compile = std::function<Sample(const std::vector<at::Tensor>&)>;
+  template <class Model, class Inputs>
+  Sample compiled_sample(const Model& model, Inputs inputs, const std::vector<at::Tensor>& tensors) {
+    auto next = tensors.begin();
+    auto put = [&](at::Tensor& t) { t = *next++; };
+    auto ignore = [](uint64_t) {};
+    tree::visit(inputs, put, ignore);
+    const auto compiled = [&] {
+      if constexpr (detail::is_arguments<Inputs>)
+        return compiler_->compile_model(model, inputs);
+      else
+        return compiler_->compile_model(model, std::tuple<Inputs>(inputs));
+    }();
+    return sample_of(std::make_shared<CompiledModel<Model>>(compiled), inputs);
   }
   OptimizationOutcome optimize_module(const std::shared_ptr<torch::nn::Module>& model, const Sample& sample,
-                                      LevelChoice level, Purpose purpose);
+                                      const Compile& compile, LevelChoice level, Purpose purpose);
   [[nodiscard]] LevelChoice own_level() const { return backend_->config().optimization_level.value(); }
   void try_sample(OptimizationOutcome& out, torch::nn::Module& model, const Sample& sample,
-                  OptimizationLevel level);
+                  const Compile& compile, OptimizationLevel level);
   Findings checkpoint(torch::nn::Module& model, const Sample& sample, bool on);
 
   std::shared_ptr<TPUBackend> backend_;

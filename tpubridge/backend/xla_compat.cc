@@ -2,9 +2,9 @@
 
 #include <ATen/Functions.h>
 
+#include "tpubridge/backend/memory_info.h"
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
-#include "tpubridge/config/runtime.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/mesh/collectives.h"
@@ -83,10 +83,9 @@ void rendezvous(const std::string& tag) {
 
 MemoryInfo get_memory_info(const c10::Device& device) {
   if (device.type() != c10::DeviceType::PrivateUse1) return {};
-  const DeviceMemory memory = device_memory(device.index());
-  MemoryInfo out{memory.live, memory.peak, memory.limit};
-  if (out.bytes_limit == 0) out.bytes_limit = runtime_of(exec::client()).hbm_bytes;
-  return out;
+  const TPUMemoryInfo info = memory_info(device);
+  if (!info.error.empty()) throw TPUDeviceError(info.error, {{"device", device.str()}});
+  return {info.bytes_in_use, info.peak_bytes, info.bytes_limit};
 }
 
 std::string get_torch_xla_version() {

@@ -37,11 +37,13 @@ void wait_device_ops();  // returns when they are done; throws what went wrong
 // for: in a run of several it throws TPUDistributedError that names the tag.
 void rendezvous(const std::string& tag);
 
+// memory_info(device) (memory_info.h) by torch_xla's names.
 struct MemoryInfo {
-  int64_t bytes_used = 0, peak_bytes_used = 0;  // held by tensors, now and at most
-  int64_t bytes_limit = 0;                      // ours, else the device's own; 0: not known
+  int64_t bytes_used = 0, peak_bytes_used = 0;
+  int64_t bytes_limit = 0;  // 0: not known
 };
-[[nodiscard]] MemoryInfo get_memory_info(const c10::Device& device);  // zeros for a device of another kind
+// Zeros for a device of another kind. Throws TPUDeviceError where the device cannot be asked.
+[[nodiscard]] MemoryInfo get_memory_info(const c10::Device& device);
 
 [[nodiscard]] std::string get_torch_xla_version();  // the plugin's compiler; "not installed"
 // What torch.compile would be told; here tpubridge::compile() does it.

@@ -1,7 +1,8 @@
 #include "tpubridge/backend/xla_optimizations.h"
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/activation.h>
+
+#include <mutex>
 
 #include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/base/errors.h"
@@ -28,7 +29,13 @@ bool fits(const LayerAdvice& a) { return a.now == a.padded; }
 
 }  // namespace
 
-XLAOptimizations::XLAOptimizations(std::shared_ptr<XLADeviceManager> manager) : manager_(std::move(manager)) {
+struct XLAOptimizations::Compilers {
+  std::mutex mutex;
+  std::unique_ptr<XLACompiler> fixed, any;  // shapes
+};
+
+XLAOptimizations::XLAOptimizations(std::shared_ptr<XLADeviceManager> manager)
+    : manager_(std::move(manager)), compilers_(std::make_shared<Compilers>()) {
   if (!manager_) throw ArgumentError("XLAOptimizations was given no device manager");
 }
 
@@ -42,9 +49,8 @@ std::vector<LayerAdvice> XLAOptimizations::advice(const torch::nn::Module& model
                   std::to_string(a.now[1]) + ") not optimal for TPU. Consider padding to multiples of 8: " +
                   std::to_string(a.padded[0]) + "x" + std::to_string(a.padded[1]) + ".";
       out.push_back(std::move(a));
-    } else if (const auto* attention =
-                   dynamic_cast<const torch::nn::MultiheadAttentionImpl*>(item.value().get())) {
-      LayerAdvice a = make(item.key(), "Attention", {attention->head_dim});
+    } else if (const auto head = head_size_of(*item.value())) {
+      LayerAdvice a = make(item.key(), "Attention", {*head});
       if (fits(a)) continue;
       a.message =
           "Attention layer " + a.layer + " head dimension " + std::to_string(a.now[0]) +
@@ -63,6 +69,25 @@ void XLAOptimizations::optimize(torch::nn::Module* model) const {
   model->to(manager_->device());
   for (const auto& p : model->parameters())
     if (!p.is_contiguous()) p.set_data(p.contiguous());
+}
+
+bool XLAOptimizations::shapes_may_vary() const {
+  if (manager_->config().enable_xla_dynamic_shapes) return true;
+  log::warn("xla.static_shapes",
+            {{"what", "enable_xla_dynamic_shapes is off: the shapes of inputs stay fixed"},
+             {"hint", "Set it in the configuration."}});
+  return false;
+}
+
+XLACompiler& XLAOptimizations::compiler(bool dynamic_shapes) const {
+  const std::lock_guard lock(compilers_->mutex);
+  auto& place = dynamic_shapes ? compilers_->any : compilers_->fixed;
+  if (!place) {
+    TPUConfig config = manager_->config();
+    config.enable_xla_dynamic_shapes = dynamic_shapes;
+    place = std::make_unique<XLACompiler>(config);
+  }
+  return *place;
 }
 
 }  // namespace tpubridge

@@ -32,6 +32,15 @@ TPUCacheError cache_error(const std::string& operation, const std::string& error
                        joined({{"operation", operation}}, std::move(more)), std::move(hint), code);
 }
 
+TPUCheckpointError checkpoint_error(const std::string& operation, const std::string& path,
+                                    const std::string& error, Details more, std::string hint, Code code) {
+  if (hint.empty() && operation == "load")
+    hint = "Use an older checkpoint; CheckpointStore::newest_good() finds one.";
+  return TPUCheckpointError("TPU checkpoint " + operation + " failed for '" + path + "': " + error,
+                            joined({{"operation", operation}, {"path", path}}, std::move(more)),
+                            std::move(hint), code);
+}
+
 TPUModelPreparationError model_preparation_error(const std::string& model, const std::string& error,
                                                  Details more, std::string hint) {
   return TPUModelPreparationError("TPU model preparation for '" + model + "' failed: " + error,

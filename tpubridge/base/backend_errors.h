@@ -24,6 +24,13 @@ TPUBRIDGE_ERROR(TPUCacheError, public virtual FileError, public virtual TPUBacke
                                         Details more = {}, std::string hint = {},
                                         Code code = Code::data_loss);
 
+// A checkpoint cannot be written, is damaged, or does not fit. The details begin with operation and path;
+// without a hint a "load" tells where to find an older one.
+TPUBRIDGE_ERROR(TPUCheckpointError, public virtual TPUBackendError);
+[[nodiscard]] TPUCheckpointError checkpoint_error(const std::string& operation, const std::string& path,
+                                                  const std::string& error, Details more = {},
+                                                  std::string hint = {}, Code code = Code::data_loss);
+
 // A model cannot be brought to the device.
 TPUBRIDGE_ERROR(TPUModelPreparationError, public virtual TPUBackendError);
 [[nodiscard]] TPUModelPreparationError model_preparation_error(const std::string& model,

@@ -124,18 +124,7 @@ std::vector<HostTensor> read_verified(const Path& path, const JsonReader& facts)
   return tensors;
 }
 
-constexpr const char* kHint = "Use an older checkpoint; CheckpointStore::newest_good() finds one.";
-
 }  // namespace
-
-TPUCheckpointError checkpoint_error(const std::string& operation, const Path& path, const std::string& reason,
-                                    Details more, std::string hint, Code code) {
-  Details details{{"operation", operation}, {"path", path.string()}};
-  for (auto& d : more) details.push_back(std::move(d));
-  if (hint.empty() && operation == "load") hint = kHint;
-  return TPUCheckpointError("TPU checkpoint " + operation + " failed for '" + path.string() + "': " + reason,
-                            std::move(details), std::move(hint), code);
-}
 
 const std::vector<HostTensor>& CheckpointData::file(const std::string& name, const Path& folder) const {
   const auto it = files.find(name);

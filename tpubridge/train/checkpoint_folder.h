@@ -11,13 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "tpubridge/base/errors.h"
+#include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/files.h"
 #include "tpubridge/base/host_tensor.h"
 
 namespace tpubridge {
-
-TPUBRIDGE_ERROR(TPUCheckpointError, public virtual TPUBackendError);
 
 struct CheckpointData {
   std::map<std::string, std::vector<HostTensor>> files;  // "model" is stored as model.safetensors
@@ -31,10 +29,5 @@ inline constexpr int kCheckpointVersion = 1;  // of the format; a newer one is r
 
 void write_checkpoint(const Path& folder, const CheckpointData& data);
 [[nodiscard]] CheckpointData read_checkpoint(const Path& folder);
-
-// "TPU checkpoint OPERATION failed for 'PATH': REASON"; the details begin with operation and path.
-[[nodiscard]] TPUCheckpointError checkpoint_error(const std::string& operation, const Path& path,
-                                                  const std::string& reason, Details more = {},
-                                                  std::string hint = {}, Code code = Code::data_loss);
 
 }  // namespace tpubridge

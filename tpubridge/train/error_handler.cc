@@ -3,6 +3,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tpubridge/base/error_journal.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge {
@@ -25,6 +26,17 @@ bool worth_retrying(const std::exception& e) {
          dynamic_cast<const ArgumentError*>(&e) == nullptr &&
          dynamic_cast<const UnsupportedError*>(&e) == nullptr &&
          dynamic_cast<const ConfigurationError*>(&e) == nullptr;
+}
+
+bool recover(const std::string& operation, const std::function<void()>& recovery) {
+  if (!recovery) return true;
+  try {
+    recovery();
+    return true;
+  } catch (const std::exception& e) {
+    log::error("error.recovery_failed", {{"operation", operation}, {"cause", e.what()}});
+    return false;
+  }
 }
 
 }  // namespace
@@ -57,21 +69,20 @@ bool TPUErrorHandler::handle_tpu_error(const std::string& operation, const std::
   const ErrorClass c = classify(error);
   const auto* ours = dynamic_cast<const Error*>(&error);
   const int64_t count = ++counts_[place(c)];
-  log_.push_back({operation, error.what(), ours ? ours->type_name() : "std::exception", c});
+  const std::string type = ours ? ours->type_name() : "std::exception";
+  log_.push_back({operation, error.what(), type, c});
   while (log_.size() > options_.log_size) log_.pop_front();
   log::warn("error.handled", {{"operation", operation},
                               {"class", std::string(to_string(c))},
                               {"count", std::to_string(count)},
                               {"error", error.what()}});
-  if (count >= options_.max_errors) return false;
-  if (!recoveries_[place(c)]) return true;
-  try {
-    recoveries_[place(c)]();
-    return true;
-  } catch (const std::exception& e) {
-    log::error("error.recovery_failed", {{"operation", operation}, {"cause", e.what()}});
-    return false;
-  }
+  const bool recovered = count < options_.max_errors && recover(operation, recoveries_[place(c)]);
+  keep_error({.operation = operation,
+              .error_class = std::string(to_string(c)),
+              .error_type = type,
+              .error = error.what(),
+              .recovered = recovered});
+  return recovered;
 }
 
 void TPUErrorHandler::run(const std::string& name, const std::function<void()>& operation) {

@@ -5,7 +5,8 @@
 //   handler.set_recovery(ErrorClass::device, [&] { restore_from_checkpoint(); });
 //   handler.run("step", [&] { step(); });      // again, after a pause that doubles, where it was recovered
 //
-// May be used by several threads; recoveries run one at a time.
+// May be used by several threads; recoveries run one at a time. Each error is also kept on disk for
+// `tpubridge status` (base/error_journal.h).
 #pragma once
 
 #include <array>
