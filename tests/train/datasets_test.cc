@@ -130,6 +130,25 @@ TEST(Prefetcher, PartsCanChangeOnTheWay) {
   EXPECT_EQ(split({torch::ones({2})}, 3, tpu()).size(), 2u);  // no part without a row
 }
 
+struct Counting : DataSource {
+  std::optional<Batch> next() override { return Batch{torch::full({1}, static_cast<int>(++calls))}; }
+  nlohmann::json position() const override { return calls.load(); }
+  void seek(const nlohmann::json&) override {}
+  std::atomic<int> calls = 0;
+};
+
+TEST(Prefetcher, NeverMoreAheadThanItMayBe) {
+  for (const size_t depth : {0, 1, 2, 3, 5}) {
+    Counting source;
+    Prefetcher ahead(source, torch::kCPU, depth);
+    for (int i = 1; i <= 40; ++i) {
+      EXPECT_THAT(values(ahead.next().host->at(0)), ElementsAre(i));
+      // The batch that is in the making when one is taken counts beside those that wait.
+      EXPECT_LE(source.calls, i + static_cast<int>(depth)) << depth;
+    }
+  }
+}
+
 struct Failing : DataSource {
   std::optional<Batch> next() override {
     if (++calls == 2) throw FileError("the disk is gone");

@@ -74,6 +74,7 @@ class Engine {
   [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,
                                                     const std::function<std::vector<at::Tensor>()>& run);
   [[nodiscard]] StepReport report() const;
+  [[nodiscard]] int64_t traced() const;  // of the report, without the rest of it
 
  private:
   struct Impl;
@@ -94,6 +95,7 @@ class CompiledStep {
   }
 
   [[nodiscard]] StepReport report() const { return engine_->report(); }
+  [[nodiscard]] int64_t traced() const { return engine_->traced(); }
 
  private:
   F fn_;

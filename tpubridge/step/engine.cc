@@ -296,6 +296,8 @@ std::shared_ptr<const void> Engine::prepare(const std::vector<at::Tensor>& argum
   return compiled;
 }
 
+int64_t Engine::traced() const { return impl_->traced; }
+
 StepReport Engine::report() const {
   Impl& m = *impl_;
   StepReport r;

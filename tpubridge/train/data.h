@@ -65,11 +65,12 @@ class Prefetcher {
  private:
   void run();
   [[nodiscard]] bool room() const;
+  void wake();
 
   DataSource& source_;
   const at::Device device_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable filler_, filled_;
   size_t depth_;
   int64_t parts_;
   int64_t version_ = 0;  // of depth and parts
@@ -80,7 +81,7 @@ class Prefetcher {
   };
   std::deque<Waiting> queue_;
   int64_t wanted_ = 0;  // how many next() are waiting
-  bool stop_ = false, failed_ = false;
+  bool stop_ = false, failed_ = false, asleep_ = false;
   std::thread thread_;
 };
 

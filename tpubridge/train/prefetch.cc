@@ -40,18 +40,29 @@ Prefetcher::~Prefetcher() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  filler_.notify_one();
   thread_.join();
 }
 
+// A sleeping thread is woken when half of its places are free, not for each: waking costs more than a batch
+// of a small step. One that is awake fills them all.
 bool Prefetcher::room() const {
-  return queue_.size() < depth_ || static_cast<int64_t>(queue_.size()) < wanted_;
+  if (static_cast<int64_t>(queue_.size()) < wanted_) return true;
+  return asleep_ ? 2 * queue_.size() < depth_ : queue_.size() < depth_;
+}
+
+void Prefetcher::wake() {
+  if (asleep_ && room()) filler_.notify_one();
 }
 
 void Prefetcher::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || (!failed_ && room()); });
+    if (!stop_ && (failed_ || !room())) {
+      asleep_ = true;
+      filler_.wait(lock, [&] { return stop_ || (!failed_ && room()); });
+      asleep_ = false;
+    }
     if (stop_) return;
     const int64_t parts = parts_, version = version_;
     lock.unlock();
@@ -73,22 +84,24 @@ void Prefetcher::run() {
     lock.lock();
     failed_ = w.error != nullptr;
     queue_.push_back(std::move(w));
-    changed_.notify_all();
+    if (wanted_ > 0) filled_.notify_one();
   }
 }
 
 Fetched Prefetcher::next() {
   std::unique_lock lock(mutex_);
-  ++wanted_;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return !queue_.empty(); });
-  --wanted_;
+  if (queue_.empty()) {
+    ++wanted_;
+    wake();
+    filled_.wait(lock, [&] { return !queue_.empty(); });
+    --wanted_;
+  }
   Waiting& front = queue_.front();
   if (front.error) {
     const auto error = front.error;
     queue_.pop_front();
     failed_ = false;  // the next call asks the source again
-    changed_.notify_all();
+    wake();
     std::rethrow_exception(error);
   }
   if (front.version != version_ && front.batch.host) {
@@ -97,7 +110,7 @@ Fetched Prefetcher::next() {
   }
   Fetched out = std::move(front.batch);
   queue_.pop_front();
-  changed_.notify_all();
+  wake();
   return out;
 }
 

@@ -59,12 +59,12 @@ void StepRunner::make(std::function<std::invoke_result_t<F, Args...>(Args...)>& 
   // Each replayed call counts as a step of theirs. Those of tpubridge::optim are followed without a name.
   if (steps && !dynamic_cast<optim::Fused*>(&optimizer_)) options.optimizers = {&optimizer_};
   auto step = std::make_shared<CompiledStep<F>>(compile(f, std::move(options)));
-  reports_.push_back([step] { return step->report(); });
+  traced_.push_back([step] { return step->traced(); });
   into = [step](Args... args) { return (*step)(args...); };
 }
 
 void StepRunner::compile_all() {
-  reports_.clear();
+  traced_.clear();
   auto whole = [this](const Batch& b) { return this->whole(b); };
   auto first = [this](const Batch& b, double w) { return this->first(b, w); };
   auto more = [this](const Batch& b, double w, const at::Tensor& sum) { return this->more(b, w, sum); };
@@ -79,7 +79,7 @@ void StepRunner::compile_all() {
       make<decltype(apply), const at::Tensor&>(apply_, apply, "optimizer", true);
     } catch (const ArgumentError& e) {  // an optimizer whose numbers compile() cannot follow
       log::warn("trainer.not_compiled", {{"reason", e.what()}});
-      reports_.clear();
+      traced_.clear();
       plain = true;
     }
   if (plain) whole_ = whole, first_ = first, more_ = more, apply_ = apply;
@@ -91,8 +91,8 @@ void StepRunner::compile_all() {
 }
 
 int64_t StepRunner::traced() const {
-  int64_t n = reports_.empty() ? -1 : 0;
-  for (const auto& r : reports_) n += r().traced;
+  int64_t n = traced_.empty() ? -1 : 0;
+  for (const auto& of_one : traced_) n += of_one();
   return n;
 }
 

@@ -49,7 +49,7 @@ class StepRunner {
   double clip_norm_;
   HostReads host_reads_;
   bool replayed_ = false;
-  std::vector<std::function<StepReport()>> reports_;
+  std::vector<std::function<int64_t()>> traced_;
   std::function<Two(const Batch&)> whole_;
   std::function<at::Tensor(const Batch&, double)> first_;
   std::function<at::Tensor(const Batch&, double, const at::Tensor&)> more_;

@@ -92,10 +92,10 @@ bool Trainer::Impl::one_step() {
   nlohmann::json first;
   for (int empty = 0; static_cast<int64_t>(batches.size()) < options.accumulate;) {
     Fetched f = fetch();
-    position = f.after;
+    position = std::move(f.after);
     if (f.host) {
       empty = 0;
-      if (batches.empty()) first = f.before;
+      if (batches.empty()) first = std::move(f.before);
       batches.push_back(std::move(f));
       continue;
     }

@@ -33,7 +33,8 @@ struct Trainer::Impl {
   [[nodiscard]] TrainingParts training_parts() const { return {module.get(), &optimizer}; }
 
   // Memory.
-  [[nodiscard]] std::vector<MicroBatch> micro_batches(const std::vector<Fetched>& batches) const;
+  // Takes the parts that are on the device out of the batches: nothing else should hold them.
+  [[nodiscard]] std::vector<MicroBatch> micro_batches(std::vector<Fetched>& batches) const;
   void remember(const std::vector<MicroBatch>& next);
   void drop_values();
   void make_room(const TPUOutOfMemoryError& cause, bool traced, std::vector<Fetched>& batches);

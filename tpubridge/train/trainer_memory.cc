@@ -52,16 +52,18 @@ Fetched Trainer::Impl::fetch() {
   }
 }
 
-std::vector<MicroBatch> Trainer::Impl::micro_batches(const std::vector<Fetched>& batches) const {
+std::vector<MicroBatch> Trainer::Impl::micro_batches(std::vector<Fetched>& batches) const {
   int64_t all = 0;
   for (const auto& b : batches) all += b.examples();
   std::vector<MicroBatch> out;
-  for (const auto& b : batches)
-    for (auto part : b.parts.empty() ? split(*b.host, parts, device) : b.parts) {
+  for (auto& b : batches) {
+    auto ready = std::exchange(b.parts, {});
+    for (auto& part : ready.empty() ? ready = split(*b.host, parts, device) : ready) {
       if (batches.size() > 1 && all > 0)
         part.weight *= static_cast<double>(b.examples()) / static_cast<double>(all);
       out.push_back(std::move(part));
     }
+  }
   return out;
 }
 
@@ -84,10 +86,9 @@ train::StepResult Trainer::Impl::run(std::vector<Fetched>& batches) {
     GeneratorMark generator(device);
     int64_t before = runner.traced();
     try {
-      std::vector<MicroBatch> all = micro_batches(batches);
+      const std::vector<MicroBatch> all = micro_batches(batches);
       remember(all);
       before = runner.traced();
-      for (auto& b : batches) b.parts.clear();  // `all` holds them; nothing else should
       return runner.run(all);
     } catch (const TPUOutOfMemoryError& e) {
       generator.put_back();
