@@ -4,8 +4,8 @@
 #include <benchmark/benchmark.h>
 
 #include "tpubridge/device/api.h"
-#include "tpubridge/step/compile.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/step/compile.h"
 
 namespace {
 

@@ -50,8 +50,8 @@ std::vector<double> losses_in_f64(const Training& t, torch::Device d) {
   return out;
 }
 
-// Why the tests above let blocks begin as the identity: otherwise losses in f32 leave the curve, on the CPU as
-// on the device. Measured on ResNet-18, 20 steps, against the CPU in f64 (left: more than 1e-4 off), with
+// Why the tests above let blocks begin as the identity: otherwise losses in f32 leave the curve, on the CPU
+// as on the device. Measured on ResNet-18, 20 steps, against the CPU in f64 (left: more than 1e-4 off), with
 // weights changed by 6e-8:
 //   CPU f64     0 of 10 left, none by more than 3e-6; the device in f64, unchanged weights, is within 1e-14
 //   CPU f32     6 of 12 left, at steps 14 to 16, by up to 4e-2; with the weights as they are, too

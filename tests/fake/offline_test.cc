@@ -155,7 +155,8 @@ TEST_F(Offline, TooLargeForHbmIsSaidAtCompile) {
   EXPECT_EQ(compile_for(made.topology, doubling(int64_t{1} << 31)), nullptr);  // 8 GiB in, 8 GiB out
   ASSERT_TRUE(error_);
   EXPECT_EQ(error_->code, PJRT_Error_Code_RESOURCE_EXHAUSTED);
-  EXPECT_NE(error_->message.find("(16.00G) exceeds available HBM (15.75G)"), std::string::npos) << error_->message;
+  EXPECT_NE(error_->message.find("(16.00G) exceeds available HBM (15.75G)"), std::string::npos)
+      << error_->message;
   PJRT_Executable* fits = compile_for(made.topology, doubling(1 << 30));
   ASSERT_NE(fits, nullptr);
   destroy_executable(fits);

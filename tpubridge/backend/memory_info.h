@@ -13,9 +13,9 @@ struct TPUMemoryInfo {
   std::string device = {};
   int64_t bytes_in_use = 0, bytes_limit = 0;  // limit 0: not known
   int64_t peak_bytes = 0;                     // not in the JSON
-  double gb_in_use = 0, gb_limit = 0;  // of 1024³ bytes, three decimals
-  double utilization_percent = 0;      // two decimals
-  std::string error = {};              // empty; else nothing above counts
+  double gb_in_use = 0, gb_limit = 0;         // of 1024³ bytes, three decimals
+  double utilization_percent = 0;             // two decimals
+  std::string error = {};                     // empty; else nothing above counts
 
   [[nodiscard]] std::string to_json() const;  // {"error": …} where there is one
 };

@@ -113,8 +113,8 @@ void topk(Context& c) {
   c.result(hlo::slice(out[1], zero, c.out().dims), 1);
 }
 
-// values; one? Where the number 1 is given, the compiler takes optimization barriers away too early (XLA's CPU
-// compiler does, and then finds the equal computations): instead every value goes through a choice whose
+// values; one? Where the number 1 is given, the compiler takes optimization barriers away too early (XLA's
+// CPU compiler does, and then finds the equal computations): instead every value goes through a choice whose
 // outcome it cannot know, and that waits for the last value.
 void barrier(Context& c) {
   const auto in = c.list(0);
