@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <nlohmann/json.hpp>
 
@@ -217,6 +218,22 @@ TEST_F(MultiTpu, AScope) {
     EXPECT_TRUE(tpu->config.hardware.tpu.gradient_checkpointing);
   }
   EXPECT_FALSE(is_tpu_initialized());
+}
+
+// A forked process has none of the device's threads: any use of it there is an error, and the status says so.
+TEST_F(MultiTpu, AStatusThatCannotBeRead) {
+  const TPUContext tpu({.num_cores = 1, .allow_simulation = true});
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string text = get_tpu_status().to_json();
+    _exit(text.find("Status check failed: ") != std::string::npos && text.find("forked") != std::string::npos
+              ? 0
+              : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(get_tpu_status().error, "") << "here it can be read";
 }
 
 TEST_F(MultiTpu, CheckpointingReachesTheOptimizer) {

@@ -89,6 +89,65 @@ TEST_F(DataParallelTest, TheSameAsTheWholeBatchOnTheCpu) {
   expect_equal_replicas(parallel);
 }
 
+// Two steps are traced; then each replica is replayed, and the values are those of the CPU all the same.
+TEST_F(DataParallelTest, FromTheThirdStepOnNothingIsTraced) {
+  const Net model = net();
+  DataParallel<NetImpl> parallel(model.ptr(), four());
+  parallel.make_optimizers(adam);
+  Net host = net();
+  const auto optimizer = adam(host->parameters());
+  int64_t ops = 0, compiles = 0, runs = 0;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const Pair all = batch(16, i);
+    if (i >= 2) ops = metrics().traced_ops, compiles = metrics().compiles, runs = metrics().executions;
+    const Tensor loss = parallel.train_step(all, mean_loss);
+    if (i >= 2) {
+      EXPECT_EQ(metrics().traced_ops, ops) << "step " << i;
+      EXPECT_EQ(metrics().compiles, compiles) << "step " << i;
+      EXPECT_EQ(metrics().executions, runs + 4 * 2 + 1) << "two for each replica, one over all";
+    }
+    optimizer->zero_grad();
+    const Tensor want = host->loss(all);
+    want.backward();
+    optimizer->step();
+    expect_close(loss, want.detach(), 5);
+    for (size_t r = 0; r < 4; ++r)
+      expect_close(parallel.replica(r).a->weight.grad(), host->a->weight.grad(), 20);
+    EXPECT_FALSE(model->unused->weight.grad().defined());
+  }
+  EXPECT_EQ(parallel.traced(), 2 * 4 * 2);
+  for (const auto& p : host->named_parameters())
+    expect_close(model->named_parameters()[p.key()], p.value(), 50);
+  expect_equal_replicas(parallel);
+}
+
+// Another function for the loss, one that holds another number, and one that cannot be compared.
+TEST_F(DataParallelTest, AnotherLossIsAnotherProgram) {
+  const Net model = net();
+  DataParallel<NetImpl> parallel(model.ptr(), {tpu()});
+  parallel.make_optimizers([](const std::vector<Tensor>& parameters) {
+    return std::make_shared<torch::optim::SGD>(parameters, 0.0);  // the model stays as it is
+  });
+  const Pair all = batch(8, 1);
+  const double plain = net()->loss(all).item<double>();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_NEAR(parallel.train_step(all, mean_loss).item<double>(), plain, 1e-5);
+    for (const double by : {2.0, 3.0}) {
+      const auto scaled = [by](NetImpl& m, const Pair& part) { return m.loss(part) * by; };
+      EXPECT_NEAR(parallel.train_step(all, scaled).item<double>(), by * plain, 1e-4);
+    }
+    const int64_t before = parallel.traced();
+    const std::function<Tensor(NetImpl&, const Pair&)> any = [&](NetImpl& m, const Pair& part) {
+      return m.loss(part) * static_cast<double>(i);
+    };
+    EXPECT_NEAR(parallel.train_step(all, any).item<double>(), i * plain, 1e-4);
+    parallel.set_compiled(false);
+    EXPECT_NEAR(parallel.train_step(all, mean_loss).item<double>(), plain, 1e-5);
+    parallel.set_compiled(true);
+    EXPECT_EQ(parallel.traced(), before) << "these are not compiled steps";
+  }
+}
+
 TEST_F(DataParallelTest, GradientsAddUp) {
   const Net model = net();
   Net host = net();

@@ -186,6 +186,74 @@ TEST_F(Partition, ATrainingStep) {
     expect_close(there->named_parameters()[p.key()].detach(), p.value().detach(), 10);
 }
 
+// Two calls are traced. Then nothing is: one program over all devices, beside one for each argument's parts.
+TEST_F(Partition, FromTheThirdCallOnNothingIsTraced) {
+  Block host;
+  Block there = copy_of(host);
+  there->to(tpu());
+  torch::optim::AdamW on_host(host->parameters(), 0.01), on_device(there->parameters(), 0.01);
+  const auto step = [](Block model, torch::optim::AdamW& opt, const Tensor& x, const Tensor& y) {
+    opt.zero_grad();
+    auto loss = torch::mse_loss(model->forward(x), y);
+    loss.backward();
+    opt.step();
+    return loss;
+  };
+  auto split = partition([&](const Tensor& x, const Tensor& y) { return step(there, on_device, x, y); },
+                         {.modules = {there.ptr()}, .optimizers = {&on_device}, .name = "split"});
+  Metrics before;
+  for (int i = 0; i < 7; ++i) {
+    const auto x = torch::randn({8, 8}), y = torch::randn({8, 4});
+    if (i == 4) {  // a write from outside is seen
+      const torch::NoGradGuard no_grad;
+      there->down->bias.add_(0.5);
+      host->down->bias.add_(0.5);
+      sync();
+    }
+    before = metrics();
+    const auto loss = split(x, y);
+    if (i >= 2) {
+      EXPECT_EQ(metrics().traced_ops, before.traced_ops) << i;
+      EXPECT_EQ(metrics().compiles, before.compiles) << i;
+      EXPECT_EQ(metrics().executions, before.executions + 3) << i;
+    }
+    expect_close(loss, step(host, on_host, x, y).detach(), 10);
+    expect_close(there->down->bias.grad(), host->down->bias.grad(), 20);
+  }
+  EXPECT_EQ(split.report().traced, 2);
+  EXPECT_EQ(split.report().replayed, 5) << split.report().why_traced;
+  for (const auto& p : host->named_parameters())
+    expect_close(there->named_parameters()[p.key()].detach(), p.value().detach(), 20);
+}
+
+// What is overwritten gives its memory to what takes its place, on every device: a limit with no room for
+// both is enough. What somebody else holds is kept.
+TEST_F(Partition, WhatIsOverwrittenIsTakenOver) {
+  const int64_t n = 1 << 18;  // 1 MiB
+  auto state = torch::ones({n}).to(tpu());
+  auto add = partition([&](const Tensor& x) {
+    state.add_(x.sum());
+    return x + 1;
+  });
+  const auto x = torch::ones({4}).to(tpu());
+  for (int i = 0; i < 3; ++i) (void)add(x);
+  sync({state});
+  std::vector<int64_t> live;
+  for (int d = 0; d < 4; ++d) live.push_back(device_memory(d).live);
+  const int64_t most = *std::ranges::max_element(live);
+  const int64_t old = set_memory_limit(most + n);  // a quarter of what a second one would take
+  for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(expect_close(add(x), torch::full({4}, 2.f)));
+  set_memory_limit(old);
+  for (int d = 0; d < 4; ++d) EXPECT_LE(device_memory(d).live, live[static_cast<size_t>(d)] + 1024) << d;
+  EXPECT_EQ(state[0].item<float>(), 1 + 4 * 6);
+  EXPECT_EQ(add.report().replayed, 4);
+  const auto kept = state.clone();
+  sync({kept});
+  (void)add(x);
+  EXPECT_EQ(kept[n - 1].item<float>(), 25);
+  EXPECT_EQ(state[n - 1].item<float>(), 29);
+}
+
 TEST_F(Partition, WhatFailsLeavesEverythingAsItWas) {
   const auto state = torch::ones({4}).to(tpu());
   auto f = partition([&](const Tensor& x) {

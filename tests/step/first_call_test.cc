@@ -43,6 +43,48 @@ TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
   EXPECT_EQ(step.report().replayed, 3);
 }
 
+// A training step that is compiled ahead: nothing has happened to the model or the optimizer, and no call
+// compiles anything.
+TEST(FirstCall, ATrainingStepCompiledAhead) {
+  for (const bool fused : {false, true}) {
+    auto host = net(torch::kCPU), there = net(tpu());
+    const auto plain = torch::optim::AdamWOptions(0.01).weight_decay(0.1);
+    torch::optim::AdamW host_opt(host->parameters(), plain), torch_opt(there->parameters(), plain);
+    optim::AdamW fused_opt(there->parameters(), optim::AdamWOptions(0.01).weight_decay(0.1));
+    torch::optim::Optimizer& opt = fused ? static_cast<torch::optim::Optimizer&>(fused_opt) : torch_opt;
+    auto step = compile([&](const Tensor& x, const Tensor& y) { return train_step(there, opt, x, y); },
+                        {.modules = {there.ptr()}, .optimizers = {&opt}});
+    const auto before = there->parameters()[0].detach().cpu();
+    const int64_t compiles = metrics().compiles, runs = metrics().executions;
+    step.prepare(torch::zeros({8, 6}).to(tpu()), torch::zeros({8, 3}).to(tpu()));
+    EXPECT_EQ(metrics().compiles, compiles + 1);
+    EXPECT_EQ(metrics().executions, runs) << "nothing runs";
+    EXPECT_TRUE(there->parameters()[0].detach().cpu().equal(before));
+    EXPECT_TRUE(torch_opt.state().empty());
+    for (const auto& p : there->parameters()) EXPECT_FALSE(p.grad().defined());
+    const auto scope = expect_no_compile();
+    for (int i = 0; i < 4; ++i) {
+      const auto x = torch::randn({8, 6}), y = torch::randn({8, 3});
+      const double want = train_step(host, host_opt, x, y).item<double>();
+      EXPECT_NEAR(step(x.to(tpu()), y.to(tpu())).item<double>(), want, 2e-4 * want) << fused << i;
+    }
+    EXPECT_EQ(step.report().replayed, 2) << step.report().why_traced;
+  }
+}
+
+// State is taken over from the first call on, as without.
+TEST(FirstCall, WhatIsCompiledAheadDonates) {
+  auto state = torch::ones({1 << 18}).to(tpu());
+  auto step = compile([&](const Tensor& x) { state.add_(x); });
+  const auto x = torch::ones({1}).to(tpu());
+  sync({state, x});
+  step.prepare(x);
+  const int64_t old = set_memory_limit(device_memory().live + (1 << 18));
+  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step(x));
+  set_memory_limit(old);
+  EXPECT_EQ(state[7].item<float>(), 5);
+}
+
 // A tensor that is made as zeros in each call and given back is new each time.
 TEST(FirstCall, ZerosThatAreReturnedAreNoState) {
   auto step = compile([](const Tensor& x) {

@@ -73,7 +73,8 @@ cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOp
 
 void Ready::count() const { count_execution(fresh); }
 
-Ready program_over(const std::string& text, pjrt::CompileOptions options, std::optional<Key> structure) {
+Ready program_over(const std::string& text, pjrt::CompileOptions options, std::optional<Key> structure,
+                   std::vector<int64_t> donated) {
   const bool afresh = compiling_afresh();
   const Key key = in_this_mode(text_key(text + options.serialize(), -1));
   const Key by = structure.value_or(key);
@@ -84,7 +85,7 @@ Ready program_over(const std::string& text, pjrt::CompileOptions options, std::o
   auto found = find_or_compile(pjrt::Program{text}, options, std::nullopt,
                                {{"devices", std::to_string(options.devices.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  Compiled made{std::move(found.program), {}};
+  Compiled made{std::move(found.program), std::move(donated)};
   set_memory(made);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
   if (!afresh) remember(by, key, compiled);

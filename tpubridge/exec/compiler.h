@@ -9,6 +9,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
 
 namespace tpubridge::exec {
@@ -38,9 +39,14 @@ struct Ready {
 };
 
 // A program over the devices that `options` name, with its text. Kept in memory with the others; also found
-// by `structure`, where that is given (as in_this_mode() gives it).
+// by `structure`, where that is given (as in_this_mode() gives it). `donated`: what its text gives away.
 [[nodiscard]] Ready program_over(const std::string& text, pjrt::CompileOptions options,
-                                 std::optional<Key> structure = {});
+                                 std::optional<Key> structure = {}, std::vector<int64_t> donated = {});
+
+// Each donated leaf with the root that takes its place: without that the compiler pairs them by their shapes
+// alone, and copies where it guessed wrong.
+[[nodiscard]] std::vector<lower::Donation> donations(const trace::Graph& graph,
+                                                     const std::vector<int64_t>& donated, int device);
 
 // The program of this graph on one device; nothing runs.
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,

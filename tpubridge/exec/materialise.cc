@@ -46,31 +46,6 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
-// Each donated leaf with the root that takes its place: without that the compiler pairs them by their shapes
-// alone, and copies where it guessed wrong.
-std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int64_t>& donated, int device) {
-  std::map<std::pair<uint64_t, uint32_t>, int64_t> leaves;
-  std::vector<lower::Donation> out;
-  for (int64_t i : donated) {
-    const trace::Leaf& leaf = graph.leaves[static_cast<size_t>(i)];
-    leaves[{leaf.node->id(), leaf.index}] = static_cast<int64_t>(out.size());
-    out.push_back({i, std::nullopt});
-  }
-  std::map<std::pair<uint64_t, uint32_t>, int64_t> roots;
-  for (size_t i = 0; i < graph.roots.size(); ++i)
-    roots[{graph.roots[i]->id(), graph.roots[i].index()}] = static_cast<int64_t>(i);
-  for (const Successor& s : successors(device)) {
-    const auto leaf = leaves.find({s.id, s.index});
-    const auto root = roots.find({s.value->id(), s.value.index()});
-    if (leaf == leaves.end() || root == roots.end()) continue;
-    lower::Donation& d = out[static_cast<size_t>(leaf->second)];
-    if (d.root || graph.leaves[static_cast<size_t>(d.leaf)].shape() != s.value.shape()) continue;
-    d.root = root->second;
-    roots.erase(root);  // a root takes one leaf
-  }
-  return out;
-}
-
 Ready compile(const Graph& graph, int device_index, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
@@ -145,6 +120,29 @@ void poison(const Graph& graph, const std::exception_ptr& error) {
 }
 
 }  // namespace
+
+std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int64_t>& donated, int device) {
+  std::map<std::pair<uint64_t, uint32_t>, int64_t> leaves;
+  std::vector<lower::Donation> out;
+  for (int64_t i : donated) {
+    const trace::Leaf& leaf = graph.leaves[static_cast<size_t>(i)];
+    leaves[{leaf.node->id(), leaf.index}] = static_cast<int64_t>(out.size());
+    out.push_back({i, std::nullopt});
+  }
+  std::map<std::pair<uint64_t, uint32_t>, int64_t> roots;
+  for (size_t i = 0; i < graph.roots.size(); ++i)
+    roots[{graph.roots[i]->id(), graph.roots[i].index()}] = static_cast<int64_t>(i);
+  for (const Successor& s : successors(device)) {
+    const auto leaf = leaves.find({s.id, s.index});
+    const auto root = roots.find({s.value->id(), s.value.index()});
+    if (leaf == leaves.end() || root == roots.end()) continue;
+    lower::Donation& d = out[static_cast<size_t>(leaf->second)];
+    if (d.root || graph.leaves[static_cast<size_t>(d.leaf)].shape() != s.value.shape()) continue;
+    d.root = root->second;
+    roots.erase(root);  // a root takes one leaf
+  }
+  return out;
+}
 
 void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
   std::vector<std::shared_ptr<trace::DeviceData>> data;

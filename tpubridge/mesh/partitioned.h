@@ -8,9 +8,13 @@
 // it is split, the others and all captured tensors (parameters) stand on every device. They are copied there
 // once, and again when they change. Results and what the function writes come back to the first device. What
 // is split how changes no value: the numbers are those of one device, up to the order of sums. A batch that
-// the devices do not divide throws TPUDistributedError. Each call is traced, so that numbers of the host may
-// change; results carry no autograd history (a whole training step may be partitioned). A value wanted on the
-// host in the middle of a call is an UnsupportedError, and the call leaves everything as it was.
+// the devices do not divide throws TPUDistributedError.
+//
+// It is a compiled step (step/compile.h) in all else: two calls are traced, later ones cost a guard and one
+// execute over all devices, which takes over the memory of what the function overwrites, on each device. The
+// same holds for what may change from call to call, and optimizers are named in the options. A value wanted
+// on the host in the middle of a call is an UnsupportedError, and a call that fails leaves everything as it
+// was.
 #pragma once
 
 #include <memory>
@@ -18,22 +22,25 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
-#include "tpubridge/step/typed_call.h"
+#include "tpubridge/step/compile.h"
 
 namespace tpubridge {
 
 struct PartitionReport {
   int devices = 1;
-  int64_t calls = 0;
+  int64_t calls = 0, replayed = 0, traced = 0;
+  std::string why_traced;              // as in StepReport
   int64_t copies = 0;                  // of tensors to the other devices, beside the parts of arguments
   std::vector<Shape> parameters = {};  // what one device takes in the latest program, as it was compiled
 };
 
 namespace mesh {
 
+class Partitioner;
+
 class Partitioned {
  public:
-  Partitioned();
+  explicit Partitioned(StepOptions options = {.name = "partitioned call"});
   ~Partitioned();
   Partitioned(const Partitioned&) = delete;
   Partitioned& operator=(const Partitioned&) = delete;
@@ -50,8 +57,8 @@ class Partitioned {
   [[nodiscard]] PartitionReport report() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Partitioner> runner_;
+  step::Engine engine_;
 };
 
 // Throws where the devices do not divide the batch of these arguments.
@@ -62,7 +69,8 @@ void check_batch(const std::vector<at::Tensor>& arguments);
 template <class F>
 class PartitionedFunction {
  public:
-  explicit PartitionedFunction(F fn) : fn_(std::move(fn)), engine_(std::make_unique<mesh::Partitioned>()) {}
+  PartitionedFunction(F fn, StepOptions options)
+      : fn_(std::move(fn)), engine_(std::make_unique<mesh::Partitioned>(std::move(options))) {}
 
   template <class... Args>
   auto operator()(Args... args) {
@@ -79,8 +87,8 @@ class PartitionedFunction {
 };
 
 template <class F>
-[[nodiscard]] PartitionedFunction<F> partition(F fn) {
-  return PartitionedFunction<F>(std::move(fn));
+[[nodiscard]] PartitionedFunction<F> partition(F fn, StepOptions options = {.name = "partitioned call"}) {
+  return PartitionedFunction<F>(std::move(fn), std::move(options));
 }
 
 }  // namespace tpubridge

@@ -57,9 +57,12 @@ struct StepReport {
 
 namespace step {
 
+class Runner;
+
 class Engine {
  public:
-  explicit Engine(StepOptions options);
+  // Without a runner its programs run on the one device of their values.
+  explicit Engine(StepOptions options, std::shared_ptr<Runner> runner = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -69,8 +72,8 @@ class Engine {
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others,
                                const std::function<std::vector<at::Tensor>()>& run,
                                std::shared_ptr<void>*& shape);
-  // The program that such a call runs, compiled: nothing runs, and everything is as it was before. As long as
-  // the result lives the program is known.
+  // The program that such a call runs, compiled: nothing runs, and everything is as it was before (the named
+  // optimizers, too). As long as the result lives the program is known.
   [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,
                                                     const std::function<std::vector<at::Tensor>()>& run);
   [[nodiscard]] StepReport report() const;
@@ -93,6 +96,11 @@ class CompiledStep {
   auto operator()(Args&&... args) {
     return step::typed_call(*engine_, fn_, args...);
   }
+  // Compiles what such a call runs, and leaves everything as it was: the first call compiles nothing then.
+  template <class... Args>
+  void prepare(Args&&... args) {
+    prepared_.push_back(step::typed_prepare(*engine_, fn_, args...));
+  }
 
   [[nodiscard]] StepReport report() const { return engine_->report(); }
   [[nodiscard]] int64_t traced() const { return engine_->traced(); }
@@ -100,6 +108,7 @@ class CompiledStep {
  private:
   F fn_;
   std::unique_ptr<step::Engine> engine_;
+  std::vector<std::shared_ptr<const void>> prepared_;
 };
 
 // Scales the gradients so that their norm together is at most max_norm, like

@@ -86,6 +86,7 @@ std::string lines_of_report() {
 
 struct Engine::Impl {
   StepOptions options;
+  std::shared_ptr<Runner> runner;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;  // all of them, children too
   std::mutex mutex;
   std::list<Entry> entries;  // most recently used first
@@ -171,36 +172,62 @@ struct Engine::Impl {
     return out;
   }
 
-  std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
-                                const std::function<std::vector<at::Tensor>()>& run) {
-    for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
-    auto recording = std::make_shared<Recording>(options.host_reads, /*notes_zeros=*/!e.last);
-    touch_all(*recording, arguments);
-    const auto plain = numbers();
-    std::vector<double> perturbed;
+  // A call that ran under a recording.
+  struct Traced {
+    std::shared_ptr<Recording> recording;
     std::vector<at::Tensor> results;
+    std::vector<double> perturbed, plain;
+
+    void undo() const {
+      const exec::Lock lock(exec::mutex());
+      recording->undo();
+    }
+  };
+
+  Traced record(const std::vector<at::Tensor>& arguments, const std::function<std::vector<at::Tensor>()>& run,
+                bool notes_zeros) {
+    for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
+    Traced t;
+    t.recording = std::make_shared<Recording>(options.host_reads, notes_zeros);
+    touch_all(*t.recording, arguments);
+    t.plain = numbers();
     try {
       std::list<PerturbedOptions> changed;
       ++round;
       for (auto* o : options.optimizers) changed.emplace_back(*o, round);
-      perturbed = numbers();
-      RecordingScope scope(recording);
-      results = run();
+      t.perturbed = numbers();
+      RecordingScope scope(t.recording);
+      t.results = run();
     } catch (...) {
-      exec::Lock lock(exec::mutex());
-      recording->undo();
+      t.undo();
       throw;
     }
-    touch_all(*recording, results);
-    const exec::TierScope tiers(options.tiered);
-    Recorded now = finish_recording(*recording, arguments, results, perturbed, plain);
+    touch_all(*t.recording, t.results);
+    return t;
+  }
+
+  Recorded finish(const Traced& t, const std::vector<at::Tensor>& arguments, bool only_compile) {
+    const exec::TierScope tiers(options.tiered && !only_compile && !runner);
+    try {
+      return finish_recording(*t.recording, arguments, t.results, t.perturbed, t.plain,
+                              {runner.get(), only_compile});
+    } catch (...) {
+      if (runner || only_compile) t.undo();  // otherwise values know what went wrong
+      throw;
+    }
+  }
+
+  std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
+                                const std::function<std::vector<at::Tensor>()>& run) {
+    Traced t = record(arguments, run, /*notes_zeros=*/!e.last);
+    Recorded now = finish(t, arguments, false);
     ++e.attempts;
     if (now.compiled) temporaries = now.compiled->temporaries;
     const std::string why = e.last                ? difference(*e.last, now)
                             : now.trouble.empty() ? "it was called once so far"
                                                   : now.trouble;
     if (why.empty())
-      e.replay.emplace(std::move(now)), e.last.reset();
+      e.replay.emplace(std::move(now), runner.get()), e.last.reset();
     else
       e.last = std::move(now);
     {
@@ -209,14 +236,14 @@ struct Engine::Impl {
     }
     if (e.attempts == kAttempts && !e.replay)
       TORCH_WARN("tpubridge: the compiled step '", options.name, "' is traced at every call: ", why);
-    return results;
+    return std::move(t.results);
   }
 
  private:
   bool warned_programs_ = false;
 };
 
-Engine::Engine(StepOptions options) : impl_(std::make_unique<Impl>()) {
+Engine::Engine(StepOptions options, std::shared_ptr<Runner> runner) : impl_(std::make_unique<Impl>()) {
   if (options.programs == 0)
     throw ArgumentError("a compiled step that may keep no program", {},
                         "Set StepOptions::programs to 1 or more.");
@@ -229,6 +256,7 @@ Engine::Engine(StepOptions options) : impl_(std::make_unique<Impl>()) {
     for (auto& child : m->modules()) impl_->modules.push_back(child);
   }
   impl_->options = std::move(options);
+  impl_->runner = std::move(runner);
   auto& all = registry();
   const std::lock_guard lock(all.mutex);
   if (!std::exchange(all.told, true)) exec::add_to_report(lines_of_report);
@@ -248,6 +276,7 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
   if (recording() || exec::eager()) return run();  // part of an outer step, or of a search for a fault
   Impl& m = *impl_;
   const std::lock_guard lock(m.mutex);
+  if (m.runner) m.runner->begin(arguments);
   ++m.calls;
   Entry& e = m.entry(m.guard(arguments, others), arguments, others.size());
   shape = &e.shape;
@@ -266,34 +295,14 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
 
 std::shared_ptr<const void> Engine::prepare(const std::vector<at::Tensor>& arguments,
                                             const std::function<std::vector<at::Tensor>()>& run) {
-  const std::lock_guard one_at_a_time(impl_->mutex);
-  for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
-  auto recording = std::make_shared<Recording>(impl_->options.host_reads);
-  touch_all(*recording, arguments);
-  const auto undo = [&] {
-    exec::Lock lock(exec::mutex());
-    recording->undo();
-  };
-  std::shared_ptr<const exec::Compiled> compiled;
-  try {
-    std::vector<at::Tensor> results;
-    {
-      RecordingScope scope(recording);
-      results = run();
-    }
-    touch_all(*recording, results);
-    exec::Lock lock(exec::mutex());
-    auto roots = left_pending(*recording);
-    if (!roots.empty()) {
-      const int device = roots[0]->device();
-      compiled = exec::compile_only(trace::collect(std::move(roots)), device, "ahead of time");
-    }
-  } catch (...) {
-    undo();
-    throw;
-  }
-  undo();
-  return compiled;
+  Impl& m = *impl_;
+  const std::lock_guard one_at_a_time(m.mutex);
+  if (m.runner) m.runner->begin(arguments);
+  const HostState host(m.options.optimizers);  // puts back what the function does to them
+  const auto t = m.record(arguments, run, /*notes_zeros=*/true);
+  Recorded recorded = m.finish(t, arguments, true);
+  t.undo();
+  return std::move(recorded.compiled);
 }
 
 int64_t Engine::traced() const { return impl_->traced; }

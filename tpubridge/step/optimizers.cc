@@ -110,15 +110,19 @@ const Class* class_of(Optimizer& optimizer) {
   return nullptr;
 }
 
-// The distinct step counts of a group's parameters, in the order of the parameters.
+// The distinct step counts of a group's parameters, in the order of the parameters. One without state counts
+// only where none has any: what never gets a gradient must not look like another state of affairs after the
+// first step.
 std::vector<int64_t> steps(Optimizer& optimizer, const Class& c, OptimizerParamGroup& group) {
   std::vector<int64_t> out;
   if (!c.step) return {0};
   for (const auto& p : group.params()) {
     const auto it = optimizer.state().find(p.unsafeGetTensorImpl());
-    const int64_t n = it == optimizer.state().end() ? 0 : *c.step(*it->second);
+    if (it == optimizer.state().end()) continue;
+    const int64_t n = *c.step(*it->second);
     if (std::find(out.begin(), out.end(), n) == out.end()) out.push_back(n);
   }
+  if (out.empty()) out.push_back(0);
   return out;
 }
 
@@ -171,6 +175,42 @@ PerturbedOptions::PerturbedOptions(Optimizer& optimizer, uint64_t round) {
 
 PerturbedOptions::~PerturbedOptions() {
   for (const auto& o : options_) *o.place = o.value;
+}
+
+struct HostState::One {
+  Optimizer* optimizer;
+  std::unordered_map<void*, int64_t> steps;
+  std::vector<at::Tensor> without_gradient;
+};
+
+HostState::HostState(const std::vector<Optimizer*>& optimizers) {
+  for (auto* o : optimizers) {
+    const Class& c = *class_of(*o);
+    One one{o, {}, {}};
+    for (auto& [param, state] : o->state()) one.steps[param] = c.step ? *c.step(*state) : 0;
+    for (auto& group : o->param_groups())
+      for (const auto& p : group.params())
+        if (!p.grad().defined()) one.without_gradient.push_back(p);
+    all_.push_back(std::move(one));
+  }
+}
+
+HostState::~HostState() {
+  for (One& one : all_) {
+    const Class& c = *class_of(*one.optimizer);
+    for (auto& p : one.without_gradient) p.mutable_grad() = at::Tensor();
+    if (dynamic_cast<tpubridge::optim::Fused*>(one.optimizer)) continue;  // all of its state is on the device
+    auto& state = one.optimizer->state();
+    for (auto it = state.begin(); it != state.end();) {
+      const auto before = one.steps.find(it->first);
+      if (before == one.steps.end()) {
+        it = state.erase(it);
+        continue;
+      }
+      if (c.step) *c.step(*it->second) = before->second;
+      ++it;
+    }
+  }
 }
 
 }  // namespace tpubridge::step

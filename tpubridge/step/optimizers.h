@@ -36,4 +36,18 @@ class PerturbedOptions {
   std::vector<Option> options_;
 };
 
+// Puts back, when it goes, what these optimizers have beside the device: which parameters have state and how
+// many steps it counts, and which have gradients.
+class HostState {
+ public:
+  explicit HostState(const std::vector<torch::optim::Optimizer*>& optimizers);
+  ~HostState();
+  HostState(const HostState&) = delete;
+  HostState& operator=(const HostState&) = delete;
+
+ private:
+  struct One;
+  std::vector<One> all_;
+};
+
 }  // namespace tpubridge::step

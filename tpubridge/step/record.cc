@@ -5,9 +5,11 @@
 #include <xxhash.h>
 
 #include <map>
+#include <set>
 
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::step {
@@ -184,6 +186,78 @@ std::vector<size_t> written_by(const Recording& r) {
   return out;
 }
 
+// What the call found is held by the graph alone, so that the program may take it over.
+class Released {
+ public:
+  Released(Recording& r, const trace::Graph& graph) : r_(r) {
+    std::set<std::pair<const trace::Node*, uint32_t>> leaves;
+    for (const auto& leaf : graph.leaves) leaves.emplace(leaf.node, leaf.index);
+    for (size_t i = 0; i < r.found.size(); ++i) {
+      Value& v = r.found[i].value;
+      if (!v || !leaves.contains({v.node(), v.index()})) continue;
+      places_.push_back({i, v.node(), v.index()});
+      v = Value();
+    }
+  }
+  void put_back() {  // while the graph is there to hold them
+    for (const auto& p : places_) r_.found[p.found].value = Value(p.node, p.index);
+  }
+
+ private:
+  struct Place {
+    size_t found;
+    trace::Node* node;
+    uint32_t index;
+  };
+  Recording& r_;
+  std::vector<Place> places_;
+};
+
+// The same as exec::compute(), by a runner.
+void run_by(Runner& runner, const trace::Graph& graph, Recorded& out, bool only_compile) {
+  for (size_t i = 0; i < out.leaves; ++i) {
+    const auto& s = out.sources[i];
+    out.split.push_back(s.kind == Source::Kind::argument && runner.splits(s.argument));
+  }
+  const exec::Ready ready = runner.program(graph, out.split);
+  out.compiled = ready.program;
+  if (only_compile) return;
+  const auto free_now = trace::private_leaves(graph);
+  std::vector<int64_t> keep;
+  for (const int64_t i : ready.program->donated) {
+    const auto& leaf = graph.leaves[static_cast<size_t>(i)];
+    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
+        leaf.node->data(leaf.index).use_count() > 1)
+      keep.push_back(i);
+  }
+  std::vector<Runner::Input> inputs;
+  for (size_t i = 0; i < out.leaves; ++i) {
+    if (out.split[i])
+      inputs.push_back({nullptr, out.sources[i].argument});
+    else
+      inputs.push_back({graph.leaves[i].node->data(graph.leaves[i].index)});
+  }
+  std::vector<pjrt::Buffer> held;
+  std::vector<std::vector<const pjrt::Buffer*>> packs;
+  const auto numbers = lower::number_packs(graph);
+  held.reserve(numbers.size() * static_cast<size_t>(runner.devices()));
+  for (const auto& pack : numbers) {
+    auto& of_one = packs.emplace_back();
+    for (int d = 0; d < runner.devices(); ++d)
+      of_one.push_back(&held.emplace_back(
+          exec::client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, exec::device(d))));
+  }
+  ready.count();
+  exec::count_materialisation("partitioned call");
+  auto outputs = runner.run(*ready.program, inputs, packs, keep);
+  inputs.clear();
+  exec::resolve(graph, std::move(outputs));
+  std::vector<Runner::Kept> kept;
+  for (const auto& t : out.targets)
+    if (t.kind == Target::Kind::captured && t.is_root) kept.push_back({t.from, t.identity->slot.value()});
+  runner.keep(kept);
+}
+
 }  // namespace
 
 void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
@@ -215,7 +289,7 @@ bool Target::same(const Target& o) const {
 
 Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                           const std::vector<at::Tensor>& returned, const std::vector<double>& perturbed,
-                          const std::vector<double>& plain) {
+                          const std::vector<double>& plain, Ending ending) {
   exec::Lock lock(exec::mutex());
   Recorded out;
   r.found_zeros(returned);
@@ -268,12 +342,26 @@ Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
   for (auto& f : r.fed) out.fed.push_back(std::move(f.ask));
   out.watched = std::move(r.watched);
-  for (auto& f : r.found) f.value = Value();  // what only the graph holds may be given to the program
   r.uploads.clear();
   for (auto& s : out.sources)  // a copy of something that is gone: it cannot change any more
     if (s.kind == Source::Kind::host && s.host.use_count() == 1 && s.host.storage().use_count() == 1)
       s.kind = Source::Kind::constant, s.host = at::Tensor();
-  out.compiled = exec::compute(graph, out.device, "compiled step");
+  if (!ending.runner && !ending.only_compile) {
+    for (auto& f : r.found) f.value = Value();  // what only the graph holds may be given to the program
+    out.compiled = exec::compute(graph, out.device, "compiled step");
+    return out;
+  }
+  Released released(r, graph);  // the same, but it can be undone
+  try {
+    if (ending.runner)
+      run_by(*ending.runner, graph, out, ending.only_compile);
+    else
+      out.compiled = exec::compile_only(graph, out.device, "ahead of time");
+  } catch (...) {
+    released.put_back();
+    throw;
+  }
+  if (ending.only_compile) released.put_back();
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/step/runner.h"
 
 namespace tpubridge::step {
 
@@ -70,6 +71,7 @@ struct Recorded {
   std::shared_ptr<const exec::Compiled> compiled;
   std::vector<Source> sources;  // the first ones are the leaves of the graph, in order
   size_t leaves = 0;
+  std::vector<bool> split;              // per leaf; empty: on one device
   std::vector<NumberSource> numbers;    // in the order of the graph
   std::vector<trace::SpecPtr> results;  // of the roots: as data
   std::vector<Target> targets;
@@ -86,12 +88,18 @@ void touch_all(Recording& r, const std::vector<at::Tensor>& tensors);
 // mutex.
 [[nodiscard]] std::vector<trace::Value> left_pending(const Recording& r);
 
+// What ends a recorded call.
+struct Ending {
+  Runner* runner = nullptr;  // none: the program is that of one device
+  bool only_compile = false;
+};
 // Ends a recorded call: computes what it left pending, and works out how it can be done again. `perturbed`
-// and `plain` are the optimizers' numbers with perturbed and with true options.
+// and `plain` are the optimizers' numbers with perturbed and with true options. Where it only compiles, or a
+// runner throws, the recording can be undone.
 [[nodiscard]] Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                                         const std::vector<at::Tensor>& returned,
                                         const std::vector<double>& perturbed,
-                                        const std::vector<double>& plain);
+                                        const std::vector<double>& plain, Ending ending = {});
 // Why the later of two calls cannot stand for the next; empty where it can.
 [[nodiscard]] std::string difference(const Recorded& before, const Recorded& now);
 

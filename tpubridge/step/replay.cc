@@ -21,7 +21,7 @@ constexpr size_t kAhead = 6;
 
 }  // namespace
 
-Replay::Replay(Recorded recorded) : r_(std::move(recorded)) {
+Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), runner_(runner) {
   donated_.resize(r_.leaves);
   for (int64_t i : r_.compiled->donated) donated_[static_cast<size_t>(i)] = true;
   uses_.resize(r_.results.size());
@@ -149,11 +149,14 @@ void Replay::pack_numbers(const std::vector<double>& of_optimizers) {
   auto packs = lower::number_packs(numbers_);
   packs_.resize(packs.size());
   for (size_t i = 0; i < packs.size(); ++i) {
-    if (packs_[i].buffer && packs_[i].bytes == packs[i].bytes)
-      continue;  // numbers that stay are there already
-    packs_[i].bytes = std::move(packs[i].bytes);
-    packs_[i].buffer.emplace(exec::client().to_device(
-        pjrt::HostArray{packs_[i].bytes.data(), packs[i].shape, {}}, exec::device(r_.device)));
+    auto& pack = packs_[i];
+    if (!pack.buffers.empty() && pack.bytes == packs[i].bytes) continue;  // they are there already
+    pack.bytes = std::move(packs[i].bytes);
+    pack.buffers.clear();
+    const int devices = runner_ ? runner_->devices() : 1;
+    for (int d = 0; d < devices; ++d)
+      pack.buffers.push_back(exec::client().to_device(pjrt::HostArray{pack.bytes.data(), packs[i].shape, {}},
+                                                      exec::device(r_.device + d)));
   }
 }
 
@@ -193,7 +196,7 @@ void Replay::execute() {
     k.private_ = k.node->references() == 1 && k.owner.use_count() == 1;
     if (donated_[i] && !k.private_) keep_.push_back(static_cast<int64_t>(i));
   }
-  for (const auto& pack : packs_) inputs_.push_back(&*pack.buffer);
+  for (const auto& pack : packs_) inputs_.push_back(&pack.buffers[0]);
   find_overwritten();
   auto held = [](Storage * s) -> auto& { return static_cast<exec::BufferData&>(*s->slot.value()->data(0)); };
   int64_t released = 0;
@@ -202,12 +205,38 @@ void Replay::execute() {
   exec::check_memory(r_.device, compiled.needs - released, "a compiled step");
   for (Storage* s : overwritten_) held(s).buffer.erase();
   try {
-    outputs_ = exec::execute(*compiled.program, inputs_, keep_);
+    outputs_ = runner_ ? execute_everywhere(compiled) : exec::execute(*compiled.program, inputs_, keep_);
   } catch (...) {
     for (Storage* s : overwritten_) s->slot.set(Value());
     throw;
   }
   exec::count_execution(false);
+}
+
+std::vector<pjrt::Buffer> Replay::execute_everywhere(const exec::Compiled& compiled) {
+  std::vector<Runner::Input> leaves;
+  for (size_t i = 0; i < r_.leaves; ++i) {
+    if (r_.split[i])
+      leaves.push_back({nullptr, r_.sources[i].argument});
+    else if (known_[i].node)
+      leaves.push_back({known_[i].owner.lock()});
+    else
+      leaves.push_back({value_of(i)->data(value_of(i).index())});
+  }
+  std::vector<std::vector<const pjrt::Buffer*>> packs;
+  for (const auto& pack : packs_) {
+    auto& of_one = packs.emplace_back();
+    for (const auto& b : pack.buffers) of_one.push_back(&b);
+  }
+  return runner_->run(compiled, leaves, packs, keep_);
+}
+
+void Replay::keep_everywhere() {
+  std::vector<Runner::Kept> kept;
+  for (const auto& t : r_.targets)
+    if (t.kind == Target::Kind::captured && t.is_root && !t.storage.expired())
+      kept.push_back({t.from, t.identity->slot.value()});
+  runner_->keep(kept);
 }
 
 Value Replay::result(const Target& t) {
@@ -314,6 +343,7 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   pack_numbers(numbers);
   execute();
   put(arguments);
+  if (runner_) keep_everywhere();
   auto out = make_returned(arguments);
   outputs_.clear();
   fresh_.clear();

@@ -10,7 +10,8 @@ namespace tpubridge::step {
 
 class Replay {
  public:
-  explicit Replay(Recorded recorded);
+  // `runner`: of a program over several devices; it must outlive this.
+  explicit Replay(Recorded recorded, Runner* runner = nullptr);
 
   // Empty where something it stands on is gone or has another shape: the call must be traced again.
   // `numbers`: the optimizers' numbers of this step.
@@ -40,6 +41,8 @@ class Replay {
   [[nodiscard]] const trace::Value& value_of(size_t source) const;
   void find_overwritten();
   void execute();
+  std::vector<pjrt::Buffer> execute_everywhere(const exec::Compiled& compiled);
+  void keep_everywhere();
   void put(const std::vector<at::Tensor>& arguments);
   void put_other(size_t target, const std::vector<at::Tensor>& arguments);
   [[nodiscard]] trace::Value result(const Target& t);
@@ -48,10 +51,11 @@ class Replay {
   std::vector<at::Tensor> make_returned(const std::vector<at::Tensor>& arguments);
 
   struct Pack {
-    std::vector<std::byte> bytes;  // what the buffer holds
-    std::optional<pjrt::Buffer> buffer;
+    std::vector<std::byte> bytes;       // what the buffer holds
+    std::vector<pjrt::Buffer> buffers;  // one for each device
   };
   Recorded r_;
+  Runner* runner_;
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
   bool numbers_vary_ = false;

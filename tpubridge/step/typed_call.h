@@ -53,4 +53,24 @@ auto typed_call(Engine& engine, F& fn, Args&... args) {
   }
 }
 
+// What engine.prepare(tensors, run) gives for such a call.
+template <class Engine, class F, class... Args>
+auto typed_prepare(Engine& engine, F& fn, Args&... args) {
+  std::vector<at::Tensor> tensors;
+  [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
+  [[maybe_unused]] auto ignore = [](uint64_t) {};
+  (tree::visit(args, take, ignore), ...);
+  return engine.prepare(tensors, [&] {
+    std::vector<at::Tensor> out;
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Args&...>>) {
+      fn(args...);
+    } else {
+      auto result = fn(args...);
+      auto detach = [&](at::Tensor& t) { out.push_back(t.defined() ? t.detach() : t); };
+      tree::visit(result, detach, ignore);
+    }
+    return out;
+  });
+}
+
 }  // namespace tpubridge::step
