@@ -43,6 +43,7 @@ TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
   EXPECT_EQ(step.report().replayed, 3);
 }
 
+<<<<<<< HEAD
 // A training step that is compiled ahead: nothing has happened to the model or the optimizer, and no call
 // compiles anything.
 TEST(FirstCall, ATrainingStepCompiledAhead) {
@@ -83,6 +84,40 @@ TEST(FirstCall, WhatIsCompiledAheadDonates) {
   for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step(x));
   set_memory_limit(old);
   EXPECT_EQ(state[7].item<float>(), 5);
+=======
+// A mask's -inf is a number of the program too, and none that follows the learning rate.
+TEST(FirstCall, InfinityIsNoNumberOfAnOptimizer) {
+  const auto mask = torch::tensor({{false, true, false}, {true, false, false}});
+  const auto loss_of = [](torch::nn::Linear& n, const Tensor& x, const Tensor& hidden) {
+    return n(x).masked_fill(hidden, -INFINITY).softmax(-1).square().sum();
+  };
+  const auto linear = [](torch::Device device) {
+    torch::manual_seed(3);
+    torch::nn::Linear n(4, 3);
+    n->to(device);
+    return n;
+  };
+  auto host = linear(torch::kCPU), there = linear(tpu());
+  torch::optim::SGD host_opt(host->parameters(), torch::optim::SGDOptions(0.1)),
+      opt(there->parameters(), torch::optim::SGDOptions(0.1));
+  const auto step_of = [&](torch::nn::Linear& n, torch::optim::SGD& o, const Tensor& x,
+                           const Tensor& hidden) {
+    o.zero_grad();
+    const Tensor loss = loss_of(n, x, hidden);
+    loss.backward();
+    o.step();
+    return loss.detach();
+  };
+  auto step = compile([&](const Tensor& x, const Tensor& hidden) { return step_of(there, opt, x, hidden); },
+                      {.modules = {there.ptr()}, .optimizers = {&opt}});
+  for (int i = 0; i < 4; ++i) {
+    const auto x = torch::randn({2, 4});
+    const double want = step_of(host, host_opt, x, mask).item<double>();
+    EXPECT_NEAR(step(x.to(tpu()), mask.to(tpu())).item<double>(), want, 1e-5);
+  }
+  expect_close(there->weight.detach(), host->weight.detach());
+  EXPECT_EQ(step.report().replayed, 2);
+>>>>>>> wt-backend
 }
 
 // A tensor that is made as zeros in each call and given back is new each time.

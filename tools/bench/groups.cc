@@ -208,7 +208,7 @@ class Benchmarks {
     std::function<torch::Tensor(torch::Tensor, torch::Tensor)> step = make();
 
     std::function<torch::Tensor(torch::Tensor, torch::Tensor)> make() {
-      auto body = [this](torch::Tensor a, torch::Tensor b) {
+      auto body = [this](const torch::Tensor& a, const torch::Tensor& b) {
         optimizer.zero_grad();
         auto loss = torch::cross_entropy_loss(model->forward(a), b);
         loss.backward();

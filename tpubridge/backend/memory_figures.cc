@@ -73,8 +73,8 @@ std::vector<TPUMemoryStats> TPUMemoryManager::monitor_memory(std::optional<doubl
                         "Use start_monitoring(), or a longer interval.");
   std::vector<TPUMemoryStats> out;
   const auto begin = std::chrono::steady_clock::now();
-  for (double i = 0; i < count; ++i) {
-    std::this_thread::sleep_until(begin + std::chrono::duration<double>(i * interval));
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    std::this_thread::sleep_until(begin + std::chrono::duration<double>(static_cast<double>(i) * interval));
     out.push_back(get_memory_stats());
   }
   return out;

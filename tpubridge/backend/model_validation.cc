@@ -29,7 +29,7 @@ std::string sizes_text(const std::vector<at::Tensor>& tensors) {
     out += out.empty() ? "[" : ", [";
     if (t.defined())
       for (int64_t i = 0; i < t.dim(); ++i) out += (i ? ", " : "") + std::to_string(t.size(i));
-    out += "]";
+    out += ']';
   }
   return out;
 }

@@ -3,7 +3,7 @@
 namespace tpubridge {
 namespace {
 
-XLAIntegration over(std::shared_ptr<XLADeviceManager> manager) {
+XLAIntegration over(const std::shared_ptr<XLADeviceManager>& manager) {
   return {manager, XLADistributedTraining(manager), XLAOptimizations(manager)};
 }
 

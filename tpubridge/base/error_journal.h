@@ -23,8 +23,8 @@ struct PastError {
 
 class ErrorJournal {
  public:
-  static constexpr size_t kMaxBytes = 256 * 1024;  // of one file
-  static constexpr size_t kMaxText = 2000;         // of one error; the rest is left out
+  static constexpr size_t kMaxBytes = size_t{256} * 1024;  // of one file
+  static constexpr size_t kMaxText = 2000;                 // of one error; the rest is left out
 
   // $TPUBRIDGE_STATE_DIR/errors.jsonl, else in $XDG_STATE_HOME/tpubridge or ~/.local/state/tpubridge.
   [[nodiscard]] static Path standard_path();

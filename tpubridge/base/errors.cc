@@ -35,7 +35,7 @@ void Error::compose() {
   what_ = message_;
   for (size_t i = 0; i < details_.size(); ++i)
     what_ += (i == 0 ? " (" : ", ") + details_[i].first + "=" + details_[i].second;
-  if (!details_.empty()) what_ += ")";
+  if (!details_.empty()) what_ += ')';
   if (!hint_.empty()) what_ += (what_.ends_with('.') || what_.ends_with('\n') ? " " : ". ") + hint_;
 }
 

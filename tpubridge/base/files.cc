@@ -48,10 +48,13 @@ class Replacement {
     const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
     for (int attempt = 0; !fd_; ++attempt) {
       temp_ = folder / fmt::format(".tpubridge-{:08x}{:08x}.tmp", random(), random());
-      fd_ = Fd(::open(temp_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-      if (!fd_ && (errno != EEXIST || attempt == 100)) {
+      const int fd = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd >= 0) {
+        fd_ = Fd(fd);
+      } else if (errno != EEXIST || attempt == 100) {
+        const int why = errno;
         temp_.clear();
-        throw file_error("write", path_, errno);
+        throw file_error("write", path_, why);
       }
     }
     if (mode != 0 && ::fchmod(fd_.get(), mode) != 0) fail();

@@ -131,7 +131,7 @@ void write_npy(const Path& path, const HostTensor& tensor) {
                         Code::invalid_argument);
   std::string dims;
   for (const int64_t d : tensor.shape.dims) dims += fmt::format("{}{}", dims.empty() ? "" : ", ", d);
-  if (tensor.shape.rank() == 1) dims += ",";
+  if (tensor.shape.rank() == 1) dims += ',';
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", *descr, dims);
   const bool short_header = text.size() < 60'000;
   const size_t prefix = short_header ? kVersion1Prefix : kVersion2Prefix;

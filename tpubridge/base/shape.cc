@@ -111,7 +111,7 @@ const Shape* intern(const Shape& shape) {
 }
 
 std::optional<Shape> shape_from_mlir(std::string_view text) {
-  if (!text.starts_with("tensor<") || !text.ends_with(">")) return std::nullopt;
+  if (!text.starts_with("tensor<") || !text.ends_with('>')) return std::nullopt;
   text = text.substr(7, text.size() - 8);
   if (const auto comma = text.find(','); comma != text.npos) text = text.substr(0, comma);  // an encoding
   Shape out;

@@ -48,7 +48,7 @@ bool assign(const Json& value, const Field& field, const Slot& slot) {
 }
 
 std::string wanted(const Field& field) {
-  const std::string range = allowed(field);
+  std::string range = allowed(field);
   if (!field.choices.empty()) return "one of " + range;
   if (!field.instead.empty()) return range;
   return fmt::format("{}{}{}", type_name(field), range.empty() ? "" : ", ", range);

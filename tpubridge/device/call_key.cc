@@ -8,8 +8,6 @@
 namespace tpubridge::device {
 namespace {
 
-using trace::Value;
-
 // Each argument begins with a word that says what it is, so no two different calls give the same words.
 enum Tag : uint64_t { none, absent, tensor, host_tensor, number, constant, list, text, other };
 

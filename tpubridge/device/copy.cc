@@ -27,7 +27,7 @@ void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
     exec::materialise(src.device().index(), {v}, "copy between devices");
     v = exec::copy_to(v, self.device().index());
   }
-  write(self, convert(std::move(v), *dtype_of(self.scalar_type())));
+  write(self, convert(std::move(v), dtype_of(self.scalar_type()).value()));
 }
 
 // The elements as they are to be read. Not by resolve_conj() here: it would clone, which copies.

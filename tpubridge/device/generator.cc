@@ -68,7 +68,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   TORCH_CHECK(device < static_cast<c10::DeviceIndex>(all.size()),
               "no generator for device tpu:", static_cast<int>(device));
   std::lock_guard lock(mutex);
-  auto& g = all[static_cast<size_t>(device)];
+  auto& g = all[static_cast<unsigned char>(device)];
   if (!g.defined()) g = new_generator(device);
   return g;
 }

@@ -83,7 +83,7 @@ Value read_view(const Value& value, const Geometry& from, const at::Tensor& to) 
 
 Value write_view(const Value& base, const Geometry& in, Value part, const Geometry& at) {
   static const auto* row = internal("tpubridge::update");
-  const Shape shape = base.shape();
+  const Shape& shape = base.shape();
   const int device = base->device();
   return Node::make(row, {base, std::move(part)},
                     {Ref{0}, Ref{1}, in.sizes, in.strides, at.sizes, at.strides, at.offset}, {shape}, device,

@@ -52,10 +52,10 @@ void put_result(const at::Tensor& to, Value value, const Plan::Output& out, bool
   TORCH_CHECK(to.sizes() == c10::IntArrayRef(out.sizes), "output with shape ", to.sizes(),
               " doesn't match the broadcast shape ", c10::IntArrayRef(out.sizes));
   at::assert_no_internal_overlap(to);
-  write(to, convert(std::move(value), *dtype_of(to.scalar_type())));
+  write(to, convert(std::move(value), dtype_of(to.scalar_type()).value()));
 }
 
-void add_random(CallKey& key, int64_t elements, int device) {
+void add_random(CallKey& key, int64_t elements, c10::DeviceIndex device) {
   const Draw d = draw(key.generator, device, elements);
   for (uint64_t word : {d.seed, d.offset})
     key.operands.push_back(

@@ -47,7 +47,7 @@ json scores_shape(Value q, Value k) {
           {"is_dynamic_dimension", {false, false, false, false}}};
 }
 
-std::string settings(const CudnnAttention& a, Value q, Value k, json products) {
+std::string settings(const CudnnAttention& a, Value q, Value k, const json& products) {
   json attention{{"algorithm",
                   {{"algo_id", "0"},
                    {"math_type", "TENSOR_OP_MATH"},

@@ -9,8 +9,6 @@
 namespace tpubridge::lower {
 namespace {
 
-using hlo::Direction;
-
 struct Pool {
   Dims kernel, stride, padding, dilation;
   bool ceil = false;

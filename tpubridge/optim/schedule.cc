@@ -17,7 +17,7 @@ Schedule warmup_then(int64_t warmup, int64_t total, double last, at::Tensor (*fa
   return [=](const at::Tensor& steps) {
     const auto down =
         ((steps - static_cast<double>(warmup)) / static_cast<double>(total - warmup)).clamp(0, 1);
-    const auto after = fall(down) * (1 - last) + last;
+    auto after = fall(down) * (1 - last) + last;
     if (warmup == 0) return after;
     const auto up = (steps + 1) / static_cast<double>(warmup);
     return at::where(steps < static_cast<double>(warmup), up, after);

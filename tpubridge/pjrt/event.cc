@@ -35,7 +35,7 @@ void Event::on_ready(std::function<void(std::exception_ptr)> done) const {
     owned->done(error ? to_exception(owned->core->api, error, "PJRT_Event_OnReady") : nullptr);
   };
   call(core_->api, &PJRT_Api::PJRT_Event_OnReady, args);
-  static_cast<void>(waiting.release());  // the callback owns it now
+  [[maybe_unused]] const auto* theirs = waiting.release();  // the callback owns it now
 }
 
 }  // namespace tpubridge::pjrt

@@ -77,7 +77,7 @@ std::string lines_of_report() {
     text += "compiled step     '" + r.name + "': " + std::to_string(r.calls) + " calls, " +
             std::to_string(r.replayed) + " replayed, " + std::to_string(r.traced) + " traced";
     if (!r.why_traced.empty()) text += " (the last because " + r.why_traced + ")";
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

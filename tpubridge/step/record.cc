@@ -4,6 +4,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -126,8 +127,9 @@ void bind_numbers(Recorded& out, const trace::Graph& graph, const Recording& r,
     if (const auto it = known.find(n); it != known.end()) s = it->second;
     const double v = n->number().real;
     for (size_t j = 0; j < perturbed.size() && s.kind == NumberSource::Kind::constant; ++j) {
-      if (n->number().dtype == DType::s64 || std::abs(v - perturbed[j]) > 4e-15 * std::abs(v) ||
-          v == plain[j])
+      // An infinity is as far from every number as it is large; a mask's is none of the optimizers'.
+      if (n->number().dtype == DType::s64 || !std::isfinite(v) ||
+          std::abs(v - perturbed[j]) > 4e-15 * std::abs(v) || v == plain[j])
         continue;
       s.kind = NumberSource::Kind::optimizer;
       s.index = j;

@@ -21,7 +21,7 @@ struct BatchOptions {
 // Rows of tensors of the CPU that have the same first size: the i-th of each belong together.
 class TensorData final : public DataSource {
  public:
-  TensorData(Batch tensors, BatchOptions options = {});
+  explicit TensorData(Batch tensors, BatchOptions options = {});
   [[nodiscard]] std::optional<Batch> next() override;
   [[nodiscard]] nlohmann::json position() const override;
   void seek(const nlohmann::json& position) override;

@@ -31,7 +31,10 @@ Schedule step_decay(int64_t every, double factor) {
   if (every < 1 || !(factor > 0))
     throw ArgumentError("a step schedule needs every >= 1 and a factor above 0",
                         {{"every", std::to_string(every)}, {"factor", std::to_string(factor)}});
-  return [=](int64_t step) { return std::pow(factor, static_cast<double>(step / every)); };
+  return [=](int64_t step) {
+    const int64_t times = step / every;
+    return std::pow(factor, static_cast<double>(times));
+  };
 }
 
 }  // namespace tpubridge::schedule
