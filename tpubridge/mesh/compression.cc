@@ -1,6 +1,6 @@
 #include "tpubridge/mesh/compression.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 
 #include "tpubridge/base/errors.h"
 
