@@ -4,7 +4,7 @@ namespace tpubridge::hlo {
 namespace {
 
 Case reduced(std::string name, Reducer reducer, std::vector<int64_t> dims) {
-  return {std::move(name), [=](Builder&, In in) -> Values { return {reduce(in[0], in[1], dims, reducer)}; }};
+  return {std::move(name), [=](Builder&, In in) -> Values { return {hlo::reduce(in[0], in[1], dims, reducer)}; }};
 }
 
 // Value and place of the largest; of equal ones the first.
@@ -37,7 +37,7 @@ Family reduction_cases() {
        reduced("reduce.empty", Reducer::add, {0}),
        {"reduce.argmax", argmax},
        {"reduce.nothing",
-        [](Builder& b, In in) -> Values { return {reduce(in[0], zero(b), {}, Reducer::add)}; }},
+        [](Builder& b, In in) -> Values { return {hlo::reduce(in[0], zero(b), {}, Reducer::add)}; }},
        {"reduce_window.maximum",
         [](Builder& b, In in) -> Values {
           return {reduce_window(
