@@ -43,7 +43,6 @@ TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
   EXPECT_EQ(step.report().replayed, 3);
 }
 
-<<<<<<< HEAD
 // A training step that is compiled ahead: nothing has happened to the model or the optimizer, and no call
 // compiles anything.
 TEST(FirstCall, ATrainingStepCompiledAhead) {
@@ -84,7 +83,8 @@ TEST(FirstCall, WhatIsCompiledAheadDonates) {
   for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step(x));
   set_memory_limit(old);
   EXPECT_EQ(state[7].item<float>(), 5);
-=======
+}
+
 // A mask's -inf is a number of the program too, and none that follows the learning rate.
 TEST(FirstCall, InfinityIsNoNumberOfAnOptimizer) {
   const auto mask = torch::tensor({{false, true, false}, {true, false, false}});
@@ -117,7 +117,6 @@ TEST(FirstCall, InfinityIsNoNumberOfAnOptimizer) {
   }
   expect_close(there->weight.detach(), host->weight.detach());
   EXPECT_EQ(step.report().replayed, 2);
->>>>>>> wt-backend
 }
 
 // A tensor that is made as zeros in each call and given back is new each time.
