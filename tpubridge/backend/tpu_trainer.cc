@@ -7,6 +7,7 @@
 #include "tpubridge/backend/optimizer_passes.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/json.h"
+#include "tpubridge/train/mapped_data.h"
 
 namespace tpubridge {
 namespace {
@@ -48,23 +49,6 @@ Config merged(Config config, const TPUTrainerConfig& tpu) {
   config.hardware.tpu.gradient_checkpointing = tpu.use_memory_efficient;
   return config;
 }
-
-// Batches as prepared() makes them; position and epochs are the source's own.
-class Prepared final : public DataSource {
- public:
-  Prepared(DataSource& source, const TPUTrainer& trainer) : source_(source), trainer_(trainer) {}
-  std::optional<Batch> next() override {
-    const auto batch = source_.next();
-    return batch ? std::optional(trainer_.prepared(*batch)) : std::nullopt;
-  }
-  nlohmann::json position() const override { return source_.position(); }
-  void seek(const nlohmann::json& position) override { source_.seek(position); }
-  int64_t batches_per_epoch() const override { return source_.batches_per_epoch(); }
-
- private:
-  DataSource& source_;
-  const TPUTrainer& trainer_;
-};
 
 }  // namespace
 
@@ -126,9 +110,10 @@ Batch TPUTrainer::prepared(const Batch& batch) const {
 }
 
 TrainResult TPUTrainer::train(DataSource& data, DataSource* evaluation) {
-  Prepared training(data, *this);
-  std::optional<Prepared> other;
-  if (evaluation) other.emplace(*evaluation, *this);
+  const auto prepare = [this](const Batch& batch) { return prepared(batch); };
+  MappedData training(data, prepare);
+  std::optional<MappedData> other;
+  if (evaluation) other.emplace(*evaluation, prepare);
   if (config_.enable_profiling) profiler_.start_step();
   return trainer_->train(training, other ? &*other : nullptr);
 }

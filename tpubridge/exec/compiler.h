@@ -47,6 +47,8 @@ struct Ready {
 // alone, and copies where it guessed wrong.
 [[nodiscard]] std::vector<lower::Donation> donations(const trace::Graph& graph,
                                                      const std::vector<int64_t>& donated, int device);
+// Of the leaves that a program was compiled to take over, those that somebody can still see: they stay alive.
+[[nodiscard]] std::vector<int64_t> still_seen(const trace::Graph& graph, const std::vector<int64_t>& donated);
 
 // The program of this graph on one device; nothing runs.
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,

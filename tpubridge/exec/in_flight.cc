@@ -30,11 +30,6 @@ InFlight& in_flight() {
   return *it;
 }
 
-bool runs_in_this_process() {
-  static const bool it = client().platform_name() == "cpu";
-  return it;
-}
-
 template <class Run>
 auto watched(std::span<const int64_t> not_donatable, Run run) {
   pjrt::ExecuteOptions options;
@@ -51,6 +46,11 @@ auto watched(std::span<const int64_t> not_donatable, Run run) {
 }
 
 }  // namespace
+
+bool runs_in_this_process() {
+  static const bool it = client().platform_name() == "cpu";
+  return it;
+}
 
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                   std::span<const pjrt::Buffer* const> arguments,

@@ -93,16 +93,7 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
   for (const auto& pack : packs) arguments.push_back(&pack);
 
-  // What the program was compiled to take over, but somebody can still see this time, stays alive.
-  const auto free_now = trace::private_leaves(graph);
-  std::vector<int64_t> keep;
-  for (int64_t i : compiled.donated)
-    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
-        graph.leaves[static_cast<size_t>(i)]
-                .node->data(graph.leaves[static_cast<size_t>(i)].index)
-                .use_count() > 1)
-      keep.push_back(i);
-  return execute(*compiled.program, arguments, keep);
+  return execute(*compiled.program, arguments, still_seen(graph, compiled.donated));
 }
 
 // Where a program could not run: its roots say why, but for errors after which it can be tried again.
@@ -140,6 +131,18 @@ std::vector<lower::Donation> donations(const Graph& graph, const std::vector<int
     if (d.root || graph.leaves[static_cast<size_t>(d.leaf)].shape() != s.value.shape()) continue;
     d.root = root->second;
     roots.erase(root);  // a root takes one leaf
+  }
+  return out;
+}
+
+std::vector<int64_t> still_seen(const Graph& graph, const std::vector<int64_t>& donated) {
+  const auto free_now = trace::private_leaves(graph);
+  std::vector<int64_t> out;
+  for (const int64_t i : donated) {
+    const auto& leaf = graph.leaves[static_cast<size_t>(i)];
+    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
+        leaf.node->data(leaf.index).use_count() > 1)
+      out.push_back(i);
   }
   return out;
 }

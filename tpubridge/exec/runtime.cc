@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/opener.h"
@@ -102,8 +103,8 @@ trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t
 void to_host(const trace::Value& value, void* to, size_t bytes) {
   const pjrt::Buffer& buffer = buffer_of(*value.node(), value.index());
   // A copy is work for one of the plugin's threads, which is much for one number that lies in our own memory.
-  static const bool here = client().platform_name() == "cpu";
-  if (here && buffer.shape().elements() == 1 && bytes == static_cast<size_t>(buffer.shape().bytes())) {
+  if (runs_in_this_process() && buffer.shape().elements() == 1 &&
+      bytes == static_cast<size_t>(buffer.shape().bytes())) {
     buffer.wait();
     // NOLINTNEXTLINE(performance-no-int-to-ptr): PJRT gives addresses as numbers
     std::memcpy(to, reinterpret_cast<const void*>(buffer.unsafe_pointer()), bytes);

@@ -224,14 +224,7 @@ void run_by(Runner& runner, const trace::Graph& graph, Recorded& out, bool only_
   const exec::Ready ready = runner.program(graph, out.split);
   out.compiled = ready.program;
   if (only_compile) return;
-  const auto free_now = trace::private_leaves(graph);
-  std::vector<int64_t> keep;
-  for (const int64_t i : ready.program->donated) {
-    const auto& leaf = graph.leaves[static_cast<size_t>(i)];
-    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
-        leaf.node->data(leaf.index).use_count() > 1)
-      keep.push_back(i);
-  }
+  const auto keep = exec::still_seen(graph, ready.program->donated);
   std::vector<Runner::Input> inputs;
   for (size_t i = 0; i < out.leaves; ++i) {
     if (out.split[i])

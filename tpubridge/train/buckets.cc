@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/train/mapped_data.h"
 
 namespace tpubridge {
 namespace {
@@ -31,23 +32,6 @@ void check_size(const char* what, int64_t n) {
   if (n < 1)
     throw ArgumentError(std::string(what) + " of " + std::to_string(n), {}, "It must be at least 1.");
 }
-
-class BucketedData final : public DataSource {
- public:
-  BucketedData(DataSource& source, DynamicShapeManager shapes)
-      : source_(source), shapes_(std::move(shapes)) {}
-  std::optional<Batch> next() override {
-    const auto batch = source_.next();
-    return batch ? std::optional(shapes_.optimize_batch(*batch)) : std::nullopt;
-  }
-  nlohmann::json position() const override { return source_.position(); }
-  void seek(const nlohmann::json& position) override { source_.seek(position); }
-  int64_t batches_per_epoch() const override { return source_.batches_per_epoch(); }
-
- private:
-  DataSource& source_;
-  DynamicShapeManager shapes_;
-};
 
 }  // namespace
 
@@ -148,7 +132,8 @@ Batch DynamicShapeManager::optimize_batch(const Batch& batch) const {
 }
 
 std::unique_ptr<DataSource> DynamicShapeManager::optimize_dataloader(DataSource& source) const {
-  return std::make_unique<BucketedData>(source, *this);
+  return std::make_unique<MappedData>(
+      source, [shapes = *this](const Batch& batch) { return shapes.optimize_batch(batch); });
 }
 
 }  // namespace tpubridge
