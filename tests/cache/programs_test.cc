@@ -195,6 +195,12 @@ TEST_F(Programs, ALateFailureIsLoggedAndTriedAnew) {
   EXPECT_EQ(compiles(), 2);
 }
 
+TEST_F(Programs, WhatItsUserDropsIsGoneAtOnce) {
+  ProgramCache programs(*client, nullptr);
+  programs.set_deadline(minutes(1));
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(programs.get(doubling).source, Source::compiler) << i;
+}
+
 TEST_F(Programs, NothingIsLeftBehind) {
   {
     ProgramCache programs = fresh();

@@ -146,7 +146,7 @@ void ProgramCache::finish(State& state, Job& job) {
   } else {
     std::erase_if(state.live, [](const auto& entry) { return entry.second.expired(); });
     state.live[job.key] = job.found.program;
-    if (job.waiting == 0) state.late.set(job.key, job.found);
+    if (job.waiting == 0) state.late.set(job.key, std::move(job.found));
   }
   state.changed.notify_all();
 }
@@ -207,8 +207,10 @@ Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions
         "TPUBRIDGE_COMPILE_TIMEOUT.",
         Code::deadline_exceeded);
   if (job->error) std::rethrow_exception(job->error);
-  if (std::exchange(job->claimed, true)) return {job->found.program, Source::memory, 0};
-  return job->found;
+  // The last one takes it away: the compile's thread may have the job for a while yet, but not the program.
+  Found found = job->waiting == 0 ? std::move(job->found) : job->found;
+  if (std::exchange(job->claimed, true)) return {std::move(found.program), Source::memory, 0};
+  return found;
 }
 
 milliseconds ProgramCache::deadline() const {
