@@ -1,4 +1,6 @@
 // Reads an op's schema: what each argument is, what it writes, and which row lowers it.
+#include <algorithm>
+
 #include "tpubridge/device/check_indices.h"
 
 namespace tpubridge::device {
@@ -68,7 +70,11 @@ const lower::Row* twin_row(const c10::FunctionSchema& schema, size_t count) {
   std::string base = schema.name();
   if (base.back() == '_' && base[base.size() - 2] != '_') base.pop_back();
   const std::string prefix = base.substr(base.find("::") + 2);
-  for (const lower::Row* row : lower::all_rows()) {
+  const auto& rows = lower::all_rows();
+  const auto first = std::lower_bound(rows.begin(), rows.end(), prefix,
+                                      [](const lower::Row* r, const std::string& p) { return r->name < p; });
+  for (auto it = first; it != rows.end() && (*it)->name.starts_with(prefix); ++it) {
+    const lower::Row* row = *it;
     const auto dot = row->name.find('.');
     if (row->name.substr(0, dot) != prefix) continue;
     const std::string overload(dot == row->name.npos ? "" : row->name.substr(dot + 1));

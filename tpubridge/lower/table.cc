@@ -32,11 +32,14 @@ const Row* find(std::string_view name) {
   return it == table().end() ? nullptr : it->second;
 }
 
-std::vector<const Row*> all_rows() {
-  std::vector<const Row*> rows;
-  for (const auto& [name, row] : table()) rows.push_back(row);
-  std::sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return a->name < b->name; });
-  return rows;
+const std::vector<const Row*>& all_rows() {
+  static const auto* sorted = [] {
+    auto* rows = new std::vector<const Row*>;
+    for (const auto& [name, row] : table()) rows->push_back(row);
+    std::sort(rows->begin(), rows->end(), [](auto* a, auto* b) { return a->name < b->name; });
+    return rows;
+  }();
+  return *sorted;
 }
 
 }  // namespace tpubridge::lower

@@ -34,8 +34,8 @@ struct Row : trace::Op {
   std::vector<Shape> (*shape)(const Call&) = nullptr;
 };
 
-[[nodiscard]] const Row* find(std::string_view name);  // null where there is no row
-[[nodiscard]] std::vector<const Row*> all_rows();      // sorted by name
+[[nodiscard]] const Row* find(std::string_view name);     // null where there is no row
+[[nodiscard]] const std::vector<const Row*>& all_rows();  // sorted by name
 
 // The families; each is one file.
 [[nodiscard]] std::span<const Row> view_rows();
