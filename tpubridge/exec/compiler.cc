@@ -54,6 +54,8 @@ void add_device_options(pjrt::CompileOptions& options) {
   const std::string platform = client().platform_name();
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (platform == "cpu") options.overrides.emplace("xla_cpu_enable_fast_min_max", false);
+  // … and copies what is updated in place (a cache of keys and values) though nobody reads the old one.
+  if (platform == "cpu") options.overrides.emplace("xla_cpu_copy_insertion_use_region_analysis", true);
   // By default XLA's GPU compiler leaves narrow values in f32 between ops: other results than torch's, and
   // more memory to read and write.
   if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
