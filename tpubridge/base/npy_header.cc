@@ -11,28 +11,28 @@
 namespace tpubridge {
 namespace {
 
-struct Row {
+struct NpyCode {
   std::string_view code;  // numpy's kind and size in bytes
   DType dtype;
 };
-constexpr std::array kRows = {
-    Row{"b1", DType::pred},
-    Row{"i1", DType::s8},
-    Row{"i2", DType::s16},
-    Row{"i4", DType::s32},
-    Row{"i8", DType::s64},
-    Row{"u1", DType::u8},
-    Row{"u2", DType::u16},
-    Row{"u4", DType::u32},
-    Row{"u8", DType::u64},
-    Row{"f2", DType::f16},
-    Row{"f4", DType::f32},
-    Row{"f8", DType::f64},
-    Row{"c8", DType::c64},
-    Row{"c16", DType::c128},
+constexpr std::array kNpyCodes = {
+    NpyCode{"b1", DType::pred},
+    NpyCode{"i1", DType::s8},
+    NpyCode{"i2", DType::s16},
+    NpyCode{"i4", DType::s32},
+    NpyCode{"i8", DType::s64},
+    NpyCode{"u1", DType::u8},
+    NpyCode{"u2", DType::u16},
+    NpyCode{"u4", DType::u32},
+    NpyCode{"u8", DType::u64},
+    NpyCode{"f2", DType::f16},
+    NpyCode{"f4", DType::f32},
+    NpyCode{"f8", DType::f64},
+    NpyCode{"c8", DType::c64},
+    NpyCode{"c16", DType::c128},
     // What ml_dtypes registers with numpy is written under these names.
-    Row{"V2", DType::bf16},
-    Row{"f1", DType::f8e5m2},
+    NpyCode{"V2", DType::bf16},
+    NpyCode{"f1", DType::f8e5m2},
 };
 
 struct Wrong {
@@ -149,16 +149,16 @@ std::optional<NpyHeader> parse_npy_header(std::string_view text, std::string& pr
 
 std::optional<NpyType> npy_type(std::string_view descr) {
   if (descr.empty() || std::string_view("<>|=").find(descr[0]) == std::string_view::npos) return std::nullopt;
-  const auto* row = std::ranges::find(kRows, descr.substr(1), &Row::code);
-  if (row == kRows.end()) return std::nullopt;
+  const auto* row = std::ranges::find(kNpyCodes, descr.substr(1), &NpyCode::code);
+  if (row == kNpyCodes.end()) return std::nullopt;
   if (descr[0] == '|' && bits(row->dtype) > 8 && row->dtype != DType::bf16) return std::nullopt;
   return NpyType{row->dtype, descr[0] == '>'};
 }
 
 std::optional<std::string> npy_descr(DType t) {
-  const auto* row = std::ranges::find(kRows, t, &Row::dtype);
+  const auto* row = std::ranges::find(kNpyCodes, t, &NpyCode::dtype);
   // numpy refuses to read the f1 that it lets ml_dtypes write.
-  if (row == kRows.end() || t == DType::f8e5m2) return std::nullopt;
+  if (row == kNpyCodes.end() || t == DType::f8e5m2) return std::nullopt;
   return std::string(bits(t) == 8 ? "|" : "<").append(row->code);
 }
 

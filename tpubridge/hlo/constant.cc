@@ -13,10 +13,10 @@
 namespace tpubridge::hlo {
 namespace {
 
-constexpr std::string_view kOp = "stablehlo.constant";
+constexpr std::string_view kConstant = "stablehlo.constant";
 
 [[noreturn]] void cannot_hold(DType t, const std::string& number) {
-  fail(kOp, fmt::format("{} cannot hold {}", name(t), number));
+  fail(kConstant, fmt::format("{} cannot hold {}", name(t), number));
 }
 
 template <class T>
@@ -134,14 +134,14 @@ void append_scalar(std::string& out, DType t, const Scalar& v) {
     append_float(out += ", ", real_dtype(t), c ? c->imag() : 0.0);
     out += ')';
   } else {
-    fail(kOp, fmt::format("there is no constant of {}", name(t)));
+    fail(kConstant, fmt::format("there is no constant of {}", name(t)));
   }
 }
 
 // `write` puts the elements into the text; where it throws, the op is taken back.
 template <class F>
 Value emit(Builder& b, const Type* type, F write) {
-  Op op(kOp, b, {});
+  Op op(kConstant, b, {});
   std::string& out = op.open("value");
   write(out += "dense<");
   out.append("> : ").append(type->text);
@@ -172,9 +172,9 @@ Value constant(Builder& b, const Type* type, Scalar v) {
 
 Value dense(Builder& b, const Shape& shape, std::span<const std::byte> bytes) {
   const Type* type = b.type(shape);
-  if (shape.dtype == DType::token) fail(kOp, "there is no constant of token");
+  if (shape.dtype == DType::token) fail(kConstant, "there is no constant of token");
   if (static_cast<int64_t>(bytes.size()) != shape.bytes())
-    fail(kOp, fmt::format("{} bytes given, {} needed", bytes.size(), shape.bytes()),
+    fail(kConstant, fmt::format("{} bytes given, {} needed", bytes.size(), shape.bytes()),
          {{"shape", shape.str()}});
   // How MLIR packs bits is not the same in every version: pred goes as bytes.
   if (shape.dtype == DType::pred) {
@@ -192,7 +192,7 @@ Value dense(Builder& b, const Shape& shape, std::span<const std::byte> bytes) {
 }
 
 Value dense(Builder& b, DType dtype, List<int64_t> items) {
-  if (!is_int(dtype)) fail(kOp, fmt::format("a list of integers as {}", name(dtype)));
+  if (!is_int(dtype)) fail(kConstant, fmt::format("a list of integers as {}", name(dtype)));
   return emit(b, b.type(dtype, {static_cast<int64_t>(items.size())}), [&](std::string& out) {
     if (items.empty()) return;
     for (size_t i = 0; i < items.size(); ++i) append_integer(out.append(i ? ", " : "["), dtype, items[i]);

@@ -10,7 +10,7 @@
 namespace tpubridge::hlo {
 namespace {
 
-constexpr std::string_view kOp = "stablehlo.convolution";
+constexpr std::string_view kConvolution = "stablehlo.convolution";
 
 // [b, f, 0, 1]
 std::string side_text(char first, int64_t first_dim, char second, int64_t second_dim,
@@ -24,16 +24,17 @@ std::string side_text(char first, int64_t first_dim, char second, int64_t second
 
 void check_side(std::string_view what, int64_t first, int64_t second, const std::vector<int64_t>& spatial,
                 size_t rank) {
-  check_count(kOp, fmt::format("the spatial dimensions of the {}", what), spatial.size() + 2, rank);
+  check_count(kConvolution, fmt::format("the spatial dimensions of the {}", what), spatial.size() + 2, rank);
   std::vector<int64_t> all = {first, second};
   all.insert(all.end(), spatial.begin(), spatial.end());
-  check_dims(kOp, fmt::format("the dimension numbers of the {}", what), all, static_cast<int64_t>(rank));
+  check_dims(kConvolution, fmt::format("the dimension numbers of the {}", what), all,
+             static_cast<int64_t>(rank));
 }
 
 std::vector<int64_t> or_ones(std::string_view what, const std::vector<int64_t>& v, size_t n) {
   if (v.empty()) return std::vector<int64_t>(n, 1);
-  check_count(kOp, what, v.size(), n);
-  check_at_least(kOp, what, v, 1);
+  check_count(kConvolution, what, v.size(), n);
+  check_at_least(kConvolution, what, v, 1);
   return v;
 }
 
@@ -42,22 +43,23 @@ void check_groups(const Value& lhs, const Value& rhs, const ConvDims& d, const C
   const int64_t batch = lhs.dim(d.input_batch), features = lhs.dim(d.input_feature),
                 out = rhs.dim(d.kernel_output), in = rhs.dim(d.kernel_input);
   if (o.feature_groups < 1 || o.batch_groups < 1 || (o.feature_groups > 1 && o.batch_groups > 1))
-    fail(kOp,
+    fail(kConvolution,
          fmt::format("{} feature and {} batch groups: both at least 1, and one of them 1", o.feature_groups,
                      o.batch_groups),
          lhs, rhs);
   if (features % o.feature_groups || features / o.feature_groups != in)
-    fail(kOp,
+    fail(kConvolution,
          fmt::format("{} input features in {} groups need a kernel of {} features each, it has {}", features,
                      o.feature_groups, features / o.feature_groups, in),
          lhs, rhs);
   if (out % o.feature_groups || out % o.batch_groups)
-    fail(kOp,
+    fail(kConvolution,
          fmt::format("{} output features do not split into {} feature and {} batch groups", out,
                      o.feature_groups, o.batch_groups),
          lhs, rhs);
   if (batch % o.batch_groups)
-    fail(kOp, fmt::format("a batch of {} does not split into {} groups", batch, o.batch_groups), lhs, rhs);
+    fail(kConvolution, fmt::format("a batch of {} does not split into {} groups", batch, o.batch_groups), lhs,
+         rhs);
 }
 
 }  // namespace
@@ -74,9 +76,9 @@ ConvDims conv_dims(int64_t spatial) {
 
 Value convolution(Value lhs, Value rhs, const ConvDims& d, const ConvOptions& o) {
   const DType result = o.result.value_or(lhs.dtype());
-  check_product_types(kOp, lhs, rhs, result);
+  check_product_types(kConvolution, lhs, rhs, result);
   if (lhs.rank() != rhs.rank() || lhs.rank() < 2)
-    fail(kOp, "operands must have the same rank, at least 2", lhs, rhs);
+    fail(kConvolution, "operands must have the same rank, at least 2", lhs, rhs);
   const auto rank = static_cast<size_t>(lhs.rank()), n = rank - 2;
   check_side("input", d.input_batch, d.input_feature, d.input_spatial, rank);
   check_side("kernel", d.kernel_output, d.kernel_input, d.kernel_spatial, rank);
@@ -88,8 +90,8 @@ Value convolution(Value lhs, Value rhs, const ConvDims& d, const ConvOptions& o)
   auto reversal = o.reversal;
   if (padding.empty()) padding.resize(n);
   if (reversal.empty()) reversal.resize(n);
-  check_count(kOp, "padding", padding.size(), n);
-  check_count(kOp, "window_reversal", reversal.size(), n);
+  check_count(kConvolution, "padding", padding.size(), n);
+  check_count(kConvolution, "window_reversal", reversal.size(), n);
   check_groups(lhs, rhs, d, o);
 
   std::vector<int64_t> dims(rank);
@@ -97,16 +99,16 @@ Value convolution(Value lhs, Value rhs, const ConvDims& d, const ConvOptions& o)
   dims[static_cast<size_t>(d.output_feature)] = rhs.dim(d.kernel_output);
   for (size_t i = 0; i < n; ++i) {
     const int64_t window = rhs.dim(d.kernel_spatial[i]);
-    if (window < 1) fail(kOp, "a spatial dimension of the kernel is empty", lhs, rhs);
+    if (window < 1) fail(kConvolution, "a spatial dimension of the kernel is empty", lhs, rhs);
     dims[static_cast<size_t>(d.output_spatial[i])] =
-        window_positions(kOp, dilated(lhs.dim(d.input_spatial[i]), lhs_dilation[i]), padding[i],
+        window_positions(kConvolution, dilated(lhs.dim(d.input_spatial[i]), lhs_dilation[i]), padding[i],
                          dilated(window, rhs_dilation[i]), strides[i]);
   }
   const std::string numbers = fmt::format(
       "#stablehlo.conv<{}x{}->{}>", side_text('b', d.input_batch, 'f', d.input_feature, d.input_spatial),
       side_text('o', d.kernel_output, 'i', d.kernel_input, d.kernel_spatial),
       side_text('b', d.output_batch, 'f', d.output_feature, d.output_spatial));
-  return Op(kOp, {lhs, rhs})
+  return Op(kConvolution, {lhs, rhs})
       .list("window_strides", strides)
       .table("padding", padding)
       .list("lhs_dilation", lhs_dilation)

@@ -8,16 +8,17 @@
 namespace tpubridge::hlo {
 namespace {
 
-constexpr std::string_view kOp = "stablehlo.custom_call";
+constexpr std::string_view kCustomCall = "stablehlo.custom_call";
 
 std::string layouts_text(std::string_view what, const std::vector<std::vector<int64_t>>& layouts,
                          const std::vector<const Type*>& types) {
-  check_count(kOp, what, layouts.size(), types.size());
+  check_count(kCustomCall, what, layouts.size(), types.size());
   std::string out = "[";
   for (size_t i = 0; i < layouts.size(); ++i) {
     const auto& layout = layouts[i];
-    check_count(kOp, fmt::format("entry {} of {}", i, what), layout.size(), types[i]->shape.dims.size());
-    check_dims(kOp, what, layout, types[i]->shape.rank());
+    check_count(kCustomCall, fmt::format("entry {} of {}", i, what), layout.size(),
+                types[i]->shape.dims.size());
+    check_dims(kCustomCall, what, layout, types[i]->shape.rank());
     append_list(out.append(i ? ", " : "").append(layout.empty() ? "dense<" : "dense<["), layout);
     append_int(out.append(layout.empty() ? "> : tensor<" : "]> : tensor<"),
                static_cast<int64_t>(layout.size()));
@@ -32,11 +33,11 @@ std::string aliases_text(const CustomCall& o, List<Value> operands, const std::v
     const auto [result, operand] = o.aliases[i];
     if (result < 0 || result >= static_cast<int64_t>(results.size()) || operand < 0 ||
         operand >= static_cast<int64_t>(operands.size()))
-      fail(kOp, fmt::format("there is no result {} or no operand {} to alias", result, operand));
+      fail(kCustomCall, fmt::format("there is no result {} or no operand {} to alias", result, operand));
     const Type* r = results[static_cast<size_t>(result)];
     const Value& v = operands[static_cast<size_t>(operand)];
     if (r != v.type())
-      fail(kOp, fmt::format("result {} cannot share memory with operand {}", result, operand),
+      fail(kCustomCall, fmt::format("result {} cannot share memory with operand {}", result, operand),
            {{"result", r->shape.str()}, {"operand", v.shape().str()}});
     out += fmt::format(
         "{}#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
@@ -49,24 +50,25 @@ std::string aliases_text(const CustomCall& o, List<Value> operands, const std::v
 std::string functions_text(const Builder& b, const std::vector<std::string>& names) {
   std::string out = "[";
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!b.find_function(names[i])) fail(kOp, fmt::format("there is no function '{}'", names[i]));
+    if (!b.find_function(names[i])) fail(kCustomCall, fmt::format("there is no function '{}'", names[i]));
     out.append(i ? ", @" : "@").append(names[i]);
   }
   return out += ']';
 }
 
 void check_config(const CustomCall& o) {
-  if (o.target.empty()) fail(kOp, "needs the name of a target");
+  if (o.target.empty()) fail(kCustomCall, "needs the name of a target");
   const auto api = static_cast<int>(o.api);
-  if (api < 1 || api > 4) fail(kOp, fmt::format("there is no API version {}", api));
+  if (api < 1 || api > 4) fail(kCustomCall, fmt::format("there is no API version {}", api));
   if (o.api == CustomCall::Api::typed_ffi ? !o.backend_config.empty() : !o.attributes.empty())
-    fail(kOp, "typed_ffi takes attributes, every other API a backend_config");
+    fail(kCustomCall, "typed_ffi takes attributes, every other API a backend_config");
   for (const auto& [key, value] : o.frontend_attributes)
     if (!std::holds_alternative<std::string>(value))
-      fail(kOp, fmt::format("frontend attribute '{}' is no string", key));
+      fail(kCustomCall, fmt::format("frontend attribute '{}' is no string", key));
   if (o.operand_layouts.empty() != o.result_layouts.empty() && !o.operand_layouts.empty())
-    fail(kOp, "operand layouts need result layouts beside them");
-  if (!o.called.empty() && !o.result_layouts.empty()) fail(kOp, "takes functions or layouts, not both");
+    fail(kCustomCall, "operand layouts need result layouts beside them");
+  if (!o.called.empty() && !o.result_layouts.empty())
+    fail(kCustomCall, "takes functions or layouts, not both");
 }
 
 }  // namespace
@@ -81,7 +83,7 @@ Values custom_call(Builder& b, List<Value> operands, List<Shape> results, const 
                         layouts ? layouts_text("operand_layouts", o.operand_layouts, operand_types) : "",
                     result_layouts = layouts ? layouts_text("result_layouts", o.result_layouts, types) : "",
                     aliases = aliases_text(o, operands, types), called = functions_text(b, o.called);
-  Op writer(kOp, b, operands);
+  Op writer(kCustomCall, b, operands);
   writer.string("call_target_name", o.target)
       .flag("has_side_effect", o.has_side_effect)
       .number("api_version", static_cast<int64_t>(o.api), "i32");

@@ -12,7 +12,7 @@
 namespace tpubridge::hlo {
 namespace {
 
-void append_field(std::string& out, std::string_view key, List<int64_t> dims) {
+void append_dims(std::string& out, std::string_view key, List<int64_t> dims) {
   if (dims.empty()) return;
   if (!out.ends_with('<')) out += ", ";
   append_list(out.append(key).append(" = ["), dims);
@@ -21,10 +21,10 @@ void append_field(std::string& out, std::string_view key, List<int64_t> dims) {
 
 std::string dot_text(const DotDims& d) {
   std::string out = "#stablehlo.dot<";
-  append_field(out, "lhs_batching_dimensions", d.lhs_batch);
-  append_field(out, "rhs_batching_dimensions", d.rhs_batch);
-  append_field(out, "lhs_contracting_dimensions", d.lhs_contract);
-  append_field(out, "rhs_contracting_dimensions", d.rhs_contract);
+  append_dims(out, "lhs_batching_dimensions", d.lhs_batch);
+  append_dims(out, "rhs_batching_dimensions", d.rhs_batch);
+  append_dims(out, "lhs_contracting_dimensions", d.lhs_contract);
+  append_dims(out, "rhs_contracting_dimensions", d.rhs_contract);
   return out += '>';
 }
 

@@ -10,12 +10,10 @@ namespace {
 using hlo::Direction;
 using hlo::Scalar;
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
 Value times(Value a, Scalar s) { return hlo::multiply(a, like(a, s)); }
 Value plus(Value a, Scalar s) { return hlo::add(a, like(a, s)); }
 Value positive(Value x) { return hlo::compare(x, like(x, 0), Direction::gt); }
 
-Value wide(const Context& c, size_t arg) { return c.in(arg, opmath_of(c.out().dtype)); }
 Value number(const Context& c, size_t arg, Value x) { return expand(c.in(arg, x.dtype()), x.dims()); }
 
 void relu(Context& c) {

@@ -93,7 +93,11 @@ class Context : public Call {
 [[nodiscard]] Value to(Value v, DType dtype);  // torch's conversion: floats to integers cut, to bool ≠ 0
 [[nodiscard]] Value expand(Value v, const Dims& dims);  // numpy's broadcasting of the trailing dimensions
 [[nodiscard]] Value fill(hlo::Builder& b, DType dtype, const Dims& dims, hlo::Scalar v);
-[[nodiscard]] Value like(Value v, hlo::Scalar s);            // a constant of v's shape
+[[nodiscard]] Value like(Value v, hlo::Scalar s);  // a constant of v's shape
+[[nodiscard]] Value mul(Value a, Value b);
+[[nodiscard]] Value scaled(Value v, double by);
+[[nodiscard]] Value wide(const Context& c,
+                         size_t arg = 0);  // an operand, in the type that the result is computed in
 [[nodiscard]] Value reshaped(Value v, const Dims& dims);     // nothing where the dimensions are equal
 [[nodiscard]] Value transposed(Value v, const Dims& order);  // nothing where the order is 0, 1, 2, …
 [[nodiscard]] Value sum(Value v, const Dims& axes);          // axes go away

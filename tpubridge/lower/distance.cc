@@ -9,8 +9,6 @@ namespace {
 
 using hlo::Direction;
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
-
 // The p-norm of the last dimension.
 Value norm_of(Value d, double p) {
   const Dims last{d.rank() - 1};

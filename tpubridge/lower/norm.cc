@@ -6,8 +6,6 @@
 namespace tpubridge::lower {
 namespace {
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
-Value scaled(Value v, double by) { return hlo::multiply(v, like(v, by)); }
 Value mean_of(Value x, const Dims& axes) {
   double n = 1;
   for (int64_t a : axes) n *= static_cast<double>(x.dim(a));

@@ -5,8 +5,6 @@
 namespace tpubridge::lower {
 namespace {
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
-
 // One step over lists of tensors. Results come list after list. From place `scaler` on stand grad_scale?,
 // found_inf?, and where a row has them masters and factor?.
 class Step {

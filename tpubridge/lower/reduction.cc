@@ -14,8 +14,6 @@ using hlo::Direction;
 Value kept(const Context& c, Value reduced, size_t i = 0) { return reshaped(reduced, c.out(i).dims); }
 
 // Narrow floats are summed in f32.
-Value wide(const Context& c, size_t arg = 0) { return c.in(arg, opmath_of(c.out().dtype)); }
-
 void sum_dim(Context& c) {
   const Value x = wide(c);
   c.result(kept(c, sum(x, wrapped(c.integers(1), x.rank(), true))));

@@ -4,7 +4,6 @@
 namespace tpubridge::lower {
 namespace {
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
 Value one_minus(Value a) { return hlo::subtract(like(a, 1), a); }
 Value sigmoid_slope(Value s) { return mul(s, one_minus(s)); }
 Value tanh_slope(Value t) { return one_minus(mul(t, t)); }
@@ -12,7 +11,6 @@ Value tanh_slope(Value t) { return one_minus(mul(t, t)); }
 // Part i of [n, k·h].
 Value part(Value x, int64_t i, int64_t h) { return hlo::slice(x, {0, i * h}, {x.dim(0), (i + 1) * h}); }
 
-Value wide(const Context& c, size_t arg) { return c.in(arg, opmath_of(c.out().dtype)); }
 Value plus_bias(const Context& c, Value gates, size_t arg) {
   return c.has(arg) ? hlo::add(gates, spread(c.in(arg, gates.dtype()), gates.dims(), {1})) : gates;
 }

@@ -7,8 +7,6 @@ namespace {
 
 using hlo::Direction;
 
-Value mul(Value a, Value b) { return hlo::multiply(a, b); }
-Value scaled(Value v, double by) { return hlo::multiply(v, like(v, by)); }
 Value plus(Value v, double s) { return hlo::add(v, like(v, s)); }
 
 enum Padding : int64_t { zeros, border, reflection };

@@ -21,8 +21,6 @@ Value shifted(const Rows& r) {
   return hlo::subtract(r.x, r.along(top));
 }
 
-Value wide(const Context& c, size_t arg) { return c.in(arg, opmath_of(c.out().dtype)); }
-
 void softmax(Context& c) {
   const Rows r = rows_of(c, wide(c, 0), 1);
   const Value e = hlo::exponential(shifted(r));
