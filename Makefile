@@ -27,9 +27,10 @@ configure: deps
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 
 build: configure
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target product
 
-test: build
+test: configure
+	@cmake --build $(BUILD) -j $(JOBS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -LE offline_tpu -j $(JOBS)
 
 demo: build
@@ -63,13 +64,14 @@ SOURCES = $$(git ls-files '*.h' '*.cc')
 format:
 	@command -v clang-format >/dev/null || { echo "install it first: apt-get install -y clang-format"; exit 1; }
 	@clang-format -i $(SOURCES)
-# Without the precompiled header, which is the compiler's own. LINT='tpubridge/step/*.cc' chooses.
+# Each source by itself, without the precompiled header, which is the compiler's own. LINT='tpubridge/step/*.cc' chooses.
 LINT ?= tpubridge/*.cc tools/*.cc
 lint: DEPS_GROUPS += lint
 lint: deps
 	@command -v clang-format >/dev/null || { echo "install it first: apt-get install -y clang-format"; exit 1; }
 	@clang-format --dry-run --Werror $(SOURCES)
-	@cmake -S . -B $(BUILD)-lint -G Ninja $(CMAKE_FLAGS) -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DTPUBRIDGE_BENCH=OFF \
+	@cmake -S . -B $(BUILD)-lint -G Ninja $(CMAKE_FLAGS) -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+	  -DTPUBRIDGE_UNITY=OFF -DTPUBRIDGE_BENCH=OFF \
 	  > $(BUILD)-lint.log 2>&1 || { cat $(BUILD)-lint.log; exit 1; }
 	@git ls-files $(foreach p,$(LINT),'$(p)') | xargs setup/lint $(BUILD)-lint $(JOBS)
 

@@ -15,7 +15,7 @@ namespace {
 using cache::DiskCache;
 using nlohmann::ordered_json;
 
-struct Options {
+struct CacheOptions {
   std::string file;
   std::vector<std::string> keys;
   std::optional<int64_t> size;  // MiB
@@ -30,19 +30,19 @@ int show(const ordered_json& json, const std::string& text, bool as_json, int co
   return code;
 }
 
-int list(const Options&, bool json) {
+int list(const CacheOptions&, bool json) {
   const auto cache = open_cache();
   const auto files = cache.list();
   return show(list_json(cache, files), list_text(cache, files), json);
 }
 
-int stats(const Options&, bool json) {
+int stats(const CacheOptions&, bool json) {
   const auto cache = open_cache();
   const auto files = cache.list();
   return show(stats_json(cache, files), stats_text(cache, files), json);
 }
 
-int verify(const Options& options, bool json) {
+int verify(const CacheOptions& options, bool json) {
   const auto cache = open_cache();
   const auto files = cache.verify();
   int64_t bad = 0;
@@ -73,12 +73,12 @@ int report_removed(const DiskCache& cache, const cache::Removed& removed, bool j
       json);
 }
 
-int collect(const Options& options, bool json) {
+int collect(const CacheOptions& options, bool json) {
   const auto cache = open_cache();
   return report_removed(cache, cache.gc(options.size ? *options.size << 20 : cache.max_bytes()), json);
 }
 
-int clear(const Options&, bool json) {
+int clear(const CacheOptions&, bool json) {
   const auto cache = open_cache();
   return report_removed(cache, cache.clear(), json);
 }
@@ -102,7 +102,7 @@ std::vector<Hash128> find_keys(const DiskCache& cache, const std::vector<std::st
   return out;
 }
 
-int save(const Options& options, bool json) {
+int save(const CacheOptions& options, bool json) {
   set_phase("exporting");
   const NoInterrupts hold;
   const auto cache = open_cache();
@@ -113,7 +113,7 @@ int save(const Options& options, bool json) {
               json);
 }
 
-int bring(const Options& options, bool json) {
+int bring(const CacheOptions& options, bool json) {
   set_phase("importing");
   const NoInterrupts hold;
   const auto cache = open_cache();
@@ -125,10 +125,10 @@ int bring(const Options& options, bool json) {
               json);
 }
 
-using Body = int (*)(const Options&, bool);
+using Body = int (*)(const CacheOptions&, bool);
 
-CLI::App* add(CLI::App& cache, Invocation& call, const std::shared_ptr<Options>& options, const char* name,
-              const char* help, const char* examples, Body body) {
+CLI::App* add(CLI::App& cache, Invocation& call, const std::shared_ptr<CacheOptions>& options,
+              const char* name, const char* help, const char* examples, Body body) {
   CLI::App* app = cache.add_subcommand(name, help);
   add_json(*app, call);
   app->footer(std::string("Examples:\n") + examples);
@@ -144,7 +144,7 @@ CLI::App* add(CLI::App& cache, Invocation& call, const std::shared_ptr<Options>&
 }  // namespace
 
 void add_cache(CLI::App& root, Invocation& call) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CacheOptions>();
   CLI::App* app = root.add_subcommand("cache", "Compiled programs on disk: list, check, clean, carry");
   app->require_subcommand(1);
   app->footer(

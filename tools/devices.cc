@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct DevicesOptions {
   std::string plugin;
   std::optional<int> devices;
 };
@@ -34,7 +34,7 @@ std::string table(const ordered_json& devices) {
   return out.str();
 }
 
-int run(const Options& options, bool json) {
+int run(const DevicesOptions& options, bool json) {
   set_phase("opening the plugin");
   const auto client = open_client(options.plugin, options.devices);
   const ordered_json devices = describe_devices(*client);
@@ -54,7 +54,7 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 void add_devices(CLI::App& root, Invocation& call) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DevicesOptions>();
   CLI::App* app = root.add_subcommand("devices", "List the devices of a plugin and their memory");
   add_plugin(*app, o->plugin, o->devices);
   add_json(*app, call);

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::ordered_json;
 using Level = Finding::Level;
 
-struct Options {
+struct DoctorOptions {
   std::string plugin;
   std::string lock_file = "/tmp/libtpu_lockfile";  // where libtpu keeps it
   bool self_test = false;
@@ -76,7 +76,7 @@ ordered_json to_json(const std::vector<Part>& parts, bool healthy) {
   return out;
 }
 
-int run(const Options& options, bool json) {
+int run(const DoctorOptions& options, bool json) {
   if (options.self_test) {  // one line: the parent takes the last one
     print(self_test(options.plugin).dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
     return kOk;
@@ -109,7 +109,7 @@ std::string_view to_string(Level level) {
 }
 
 void add_doctor(CLI::App& root, Invocation& call) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DoctorOptions>();
   CLI::App* app =
       root.add_subcommand("doctor", "Look at this machine's plugins and devices, and say what to do");
   app->add_option("--plugin", o->plugin, "PJRT plugin to look at: a path, or tpu, cuda, cpu (default: all)")

@@ -23,7 +23,7 @@
 namespace tpubridge::tools {
 namespace {
 
-struct Options {
+struct FitOptions {
   std::string file, save;
   std::vector<std::string> tpus;
   bool all = false;
@@ -94,7 +94,7 @@ class Progress {
   std::jthread ticker_;  // the last member: it is joined before the others go
 };
 
-std::vector<std::string> targets(const Options& options) {
+std::vector<std::string> targets(const FitOptions& options) {
   if (options.all == !options.tpus.empty())
     throw ArgumentError(options.all ? "--all and --tpu exclude each other" : "no TPU is named", {},
                         "Give --tpu v5e:2x2, several with commas between them, or --all");
@@ -104,7 +104,7 @@ std::vector<std::string> targets(const Options& options) {
   return out;
 }
 
-std::vector<aot::FitRequest> requests(const Options& options, const ProgramFile& program) {
+std::vector<aot::FitRequest> requests(const FitOptions& options, const ProgramFile& program) {
   std::vector<aot::FitRequest> out;
   const int replicas = options.replicas.value_or(program.replicas);
   const int partitions = options.partitions.value_or(program.partitions);
@@ -123,7 +123,7 @@ std::vector<aot::FitRequest> requests(const Options& options, const ProgramFile&
   return out;
 }
 
-int run(const Options& options, bool json) {
+int run(const FitOptions& options, bool json) {
   const ProgramFile program = read_program(options.file);
   const auto wanted = requests(options, program);
   std::vector<aot::FitResult> results;
@@ -144,7 +144,7 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 void add_fit(CLI::App& root, Invocation& call) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FitOptions>();
   CLI::App* app =
       root.add_subcommand("fit", "Compile a program for TPUs that are not here: does it fit, how fast");
   app->add_option("FILE", options->file, "StableHLO program: MLIR text or bytecode")->required();

@@ -22,7 +22,7 @@
 namespace tpubridge::tools {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string file, plugin, out, show;
   InputOptions inputs;
   std::optional<int> devices, replicas, partitions;
@@ -125,7 +125,7 @@ std::vector<HostTensor> fetch(const Buffers& outputs) {
   return out;
 }
 
-void save(const Options& options, RunReport& report) {
+void save(const RunOptions& options, RunReport& report) {
   const NoInterrupts hold;
   if (!options.out.empty()) {
     write_tensors(options.out, report.outputs);
@@ -134,19 +134,19 @@ void save(const Options& options, RunReport& report) {
   if (!report.picture_file.empty()) write_file(report.picture_file, pgm_picture(picture_of(report.outputs)));
 }
 
-void check_options(const Options& options) {
+void check_options(const RunOptions& options) {
   if (!options.out.empty()) check_target(options.out, {".safetensors", ".npy"});
   if (!options.show.empty() && options.show != "ascii") check_target(options.show, {".pgm"});
 }
 
-ProgramFile read(const Options& options) {
+ProgramFile read(const RunOptions& options) {
   ProgramFile program = read_program(options.file);
   program.replicas = options.replicas.value_or(program.replicas);
   program.partitions = options.partitions.value_or(program.partitions);
   return program;
 }
 
-std::shared_ptr<pjrt::Client> open(const Options& options, const ProgramFile& program) {
+std::shared_ptr<pjrt::Client> open(const RunOptions& options, const ProgramFile& program) {
   const int needed = program.replicas * program.partitions;
   if (options.devices && *options.devices < needed)
     throw ArgumentError(
@@ -159,7 +159,7 @@ std::shared_ptr<pjrt::Client> open(const Options& options, const ProgramFile& pr
   return open_client(options.plugin, options.devices || needed == 1 ? options.devices : needed);
 }
 
-RunReport execute(const Options& options, const ProgramFile& program, const pjrt::Client& client) {
+RunReport execute(const RunOptions& options, const ProgramFile& program, const pjrt::Client& client) {
   RunReport report;
   set_phase("compiling");
   const cache::Found found = compile(client, program);
@@ -190,7 +190,7 @@ RunReport execute(const Options& options, const ProgramFile& program, const pjrt
   return report;
 }
 
-int run(const Options& options, bool json) {
+int run(const RunOptions& options, bool json) {
   check_options(options);
   const ProgramFile program = read(options);
   const auto client = open(options, program);
@@ -212,7 +212,7 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 void add_run(CLI::App& root, Invocation& call) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunOptions>();
   CLI::App* app = root.add_subcommand("run", "Run a StableHLO program and tell what comes out");
   app->add_option("FILE", o->file, "StableHLO: MLIR text, bytecode, or a file of jax.export")->required();
   app->add_option("--in", o->inputs.files,

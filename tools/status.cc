@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Options {
+struct StatusOptions {
   int64_t errors = 5;
   std::string plugin, lock_file = "/tmp/libtpu_lockfile";
   std::optional<int> devices;
@@ -54,7 +54,7 @@ bool is_libtpu(const pjrt::Candidate& c) {
 }
 
 // A TPU has one process at a time: where another has it, opening it would fail after a wait.
-void look_at_devices(ordered_json& status, const Options& options) {
+void look_at_devices(ordered_json& status, const StatusOptions& options) {
   const pjrt::Candidate chosen = pjrt::choose(options.plugin);
   status["plugin"] = {{"name", chosen.name}, {"path", chosen.path}};
   if (is_libtpu(chosen) && !status["processes"].empty()) {
@@ -71,7 +71,7 @@ void look_at_devices(ordered_json& status, const Options& options) {
 }
 
 // What TPUErrorHandler kept of runs that are over, or go on elsewhere. They make nothing wrong now.
-void look_at_past(ordered_json& status, const Options& options) {
+void look_at_past(ordered_json& status, const StatusOptions& options) {
   const ErrorJournal journal(ErrorJournal::standard_path());
   ordered_json last = ordered_json::array();
   for (const PastError& e : journal.last(static_cast<size_t>(options.errors)))
@@ -87,7 +87,7 @@ void look_at_past(ordered_json& status, const Options& options) {
       {"file", journal.path().string()}, {"kept", env::flag("TPUBRIDGE_ERROR_LOG")}, {"last", last}};
 }
 
-ordered_json look(const Options& options) {
+ordered_json look(const StatusOptions& options) {
   ordered_json status = {
       {"version", kVersion},         {"plugin", nullptr},    {"platform", nullptr},
       {"platform_version", nullptr}, {"simulated", nullptr}, {"devices", ordered_json::array()},
@@ -168,7 +168,7 @@ std::string text(const ordered_json& s) {
   return out + past_text(s["past_errors"]);
 }
 
-int run(const Options& options, bool json) {
+int run(const StatusOptions& options, bool json) {
   set_phase("looking at the devices");
   const ordered_json status = look(options);
   if (json)
@@ -181,7 +181,7 @@ int run(const Options& options, bool json) {
 }  // namespace
 
 void add_status(CLI::App& root, Invocation& call) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<StatusOptions>();
   CLI::App* app = root.add_subcommand("status", "Devices, their memory, who uses them, programs on disk");
   add_plugin(*app, o->plugin, o->devices);
   app->add_option("--errors", o->errors, "How many past errors are shown")

@@ -14,7 +14,7 @@
 namespace tpubridge::tools {
 namespace {
 
-struct Options {
+struct ValidateOptions {
   std::string file;
   bool strict = false;
 };
@@ -46,7 +46,7 @@ std::string text_of(const ValidationSummary& s) {
                                    s.skipped > 0 ? fmt::format(", {} skipped", s.skipped) : "");
 }
 
-int validate_file(const Options& options, bool json) {
+int validate_file(const ValidateOptions& options, bool json) {
   set_phase("validating");
   const CheckedConfig checked = check_configuration(read_file(options.file), options.file);
   const ValidationSummary& s = checked.summary;
@@ -68,7 +68,7 @@ int validate_file(const Options& options, bool json) {
 }  // namespace
 
 void add_validate(CLI::App& root, Invocation& call) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateOptions>();
   CLI::App* app = root.add_subcommand("validate", "Check a configuration file");
   app->add_option("CONFIG", options->file, "JSON file (docs/configuration.md)")->required();
   app->add_flag("--strict", options->strict, "Warnings count as failures, a missing TPU among them");

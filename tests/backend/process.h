@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tpubridge/backend/xla_device_manager.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/options.h"
@@ -29,6 +30,8 @@ class RestoresTheProcess : public ::testing::Test {
     exec::programs() = cache::ProgramCache(exec::client());
   }
 };
+
+inline std::shared_ptr<XLADeviceManager> manager() { return std::make_shared<XLADeviceManager>(); }
 
 // In a process of its own, where nothing has opened the device yet. `body` gives what is wrong, if anything.
 template <class F>

@@ -29,8 +29,6 @@ std::string env_text() {
   return out;
 }
 
-std::shared_ptr<XLADeviceManager> manager() { return std::make_shared<XLADeviceManager>(); }
-
 TEST_F(TestXLAIntegration, DeviceManagerCreation) {
   XLADeviceManager m(TPUConfig{.version = TPUVersion::v5p});
   EXPECT_EQ(m.device(), torch::Device("tpu:0"));

@@ -17,8 +17,6 @@ using torch::Tensor;
 
 class XLAShapes : public RestoresTheProcess {};
 
-std::shared_ptr<XLADeviceManager> manager() { return std::make_shared<XLADeviceManager>(); }
-
 struct OwnAttention : torch::nn::Module, AttentionLayer {
   explicit OwnAttention(int64_t size) {
     num_attention_heads = 2;

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 // The text of the error that `f` throws.
 template <class E = ConfigurationError, class F>
-std::string failure(F f) {
+std::string complaint(F f) {
   try {
     f();
   } catch (const E& e) {
@@ -64,42 +64,43 @@ TEST(Json, Fallbacks) {
 TEST(Json, MissingOrIllTypedNamesTheWholePath) {
   const auto r =
       read(R"({"mesh":{"axes":[{"size":"two"},{}],"ids":[1,"x"]},"n":1.5,"big":9223372036854775808})");
-  EXPECT_EQ(failure([&] { (void)r.object("mesh").objects("axes")[0].integer("size"); }),
+  EXPECT_EQ(complaint([&] { (void)r.object("mesh").objects("axes")[0].integer("size"); }),
             "cfg: mesh.axes[0].size must be a whole number of 64 bits, but is \"two\" "
             "(source=cfg, key=mesh.axes[0].size)");
-  EXPECT_THAT(failure([&] { (void)r.object("mesh").objects("axes")[1].text("name"); }),
+  EXPECT_THAT(complaint([&] { (void)r.object("mesh").objects("axes")[1].text("name"); }),
               HasSubstr("mesh.axes[1].name is missing"));
-  EXPECT_THAT(failure([&] { (void)r.object("mesh").integers("ids"); }), HasSubstr("mesh.ids[1] must be"));
-  EXPECT_THAT(failure([&] { (void)r.object("n"); }), HasSubstr("n must be an object, but is 1.5"));
-  EXPECT_THAT(failure([&] { (void)r.integers("n"); }), HasSubstr("n must be a list"));
-  EXPECT_THAT(failure([&] { (void)r.integer("n"); }), HasSubstr("1.5"));
-  EXPECT_THAT(failure([&] { (void)r.integer("big"); }), HasSubstr("9223372036854775808"));
+  EXPECT_THAT(complaint([&] { (void)r.object("mesh").integers("ids"); }), HasSubstr("mesh.ids[1] must be"));
+  EXPECT_THAT(complaint([&] { (void)r.object("n"); }), HasSubstr("n must be an object, but is 1.5"));
+  EXPECT_THAT(complaint([&] { (void)r.integers("n"); }), HasSubstr("n must be a list"));
+  EXPECT_THAT(complaint([&] { (void)r.integer("n"); }), HasSubstr("1.5"));
+  EXPECT_THAT(complaint([&] { (void)r.integer("big"); }), HasSubstr("9223372036854775808"));
   EXPECT_EQ(r.number("big"), 9223372036854775808.0);
-  EXPECT_THAT(failure([] { (void)read("[1]"); }), HasSubstr("the document must be an object, but is [1]"));
+  EXPECT_THAT(complaint([] { (void)read("[1]"); }), HasSubstr("the document must be an object, but is [1]"));
 }
 
 TEST(Json, UnknownKeyGetsTheNearestKnownOne) {
   const auto r = read(R"({"train":{"batch_sise":1}})");
   r.only({"train"});
-  const std::string what = failure([&] { r.object("train").only({"epochs", "batch_size", "seed"}); });
+  const std::string what = complaint([&] { r.object("train").only({"epochs", "batch_size", "seed"}); });
   EXPECT_THAT(what, HasSubstr("train.batch_sise is not a known key"));
   EXPECT_THAT(what, HasSubstr("Did you mean batch_size?"));
   EXPECT_THAT(what, HasSubstr("epochs, batch_size, seed"));
 }
 
 TEST(Json, SyntaxErrorsNameLineAndColumn) {
-  EXPECT_THAT(failure([] { (void)parse_json("{\n  \"a\": 1,\n  \"b\": x\n}", "cfg"); }),
+  EXPECT_THAT(complaint([] { (void)parse_json("{\n  \"a\": 1,\n  \"b\": x\n}", "cfg"); }),
               HasSubstr("cfg:3:8: bad JSON"));
-  EXPECT_THAT(failure([] { (void)parse_json("x", "cfg"); }), HasSubstr("cfg:1:1: "));
-  EXPECT_THAT(failure([] { (void)parse_json("", "cfg"); }), HasSubstr("cfg:1:1: "));
-  EXPECT_THAT(failure([] { (void)parse_json("{\"a\": 1} 2", "cfg"); }), HasSubstr("cfg:1:10: "));
-  EXPECT_THAT(failure([] { (void)parse_json("{\"a\":\n1e999}", "cfg"); }), HasSubstr("number overflow"));
-  EXPECT_THAT(failure([] { (void)parse_json("[1,\n \"\xff\"]", "cfg"); }), HasSubstr("cfg:2:3: "));
-  EXPECT_THAT(failure([] { (void)parse_json("{\"a\": NaN}", "cfg"); }), HasSubstr("bad JSON"));
+  EXPECT_THAT(complaint([] { (void)parse_json("x", "cfg"); }), HasSubstr("cfg:1:1: "));
+  EXPECT_THAT(complaint([] { (void)parse_json("", "cfg"); }), HasSubstr("cfg:1:1: "));
+  EXPECT_THAT(complaint([] { (void)parse_json("{\"a\": 1} 2", "cfg"); }), HasSubstr("cfg:1:10: "));
+  EXPECT_THAT(complaint([] { (void)parse_json("{\"a\":\n1e999}", "cfg"); }), HasSubstr("number overflow"));
+  EXPECT_THAT(complaint([] { (void)parse_json("[1,\n \"\xff\"]", "cfg"); }), HasSubstr("cfg:2:3: "));
+  EXPECT_THAT(complaint([] { (void)parse_json("{\"a\": NaN}", "cfg"); }), HasSubstr("bad JSON"));
 }
 
 TEST(Json, EqualKeysAreRefused) {
-  const std::string what = failure([] { (void)parse_json("{\"a\":1,\n\"b\":{\"a\":2},\n\"a\":3}", "cfg"); });
+  const std::string what =
+      complaint([] { (void)parse_json("{\"a\":1,\n\"b\":{\"a\":2},\n\"a\":3}", "cfg"); });
   EXPECT_THAT(what, HasSubstr("cfg:3:"));
   EXPECT_THAT(what, HasSubstr("the key \"a\" stands twice"));
   EXPECT_EQ(parse_json(R"([{"a":1},{"a":2}])", "cfg").size(), 2u) << "equal keys of two objects are fine";
@@ -108,8 +109,8 @@ TEST(Json, EqualKeysAreRefused) {
 TEST(Json, DepthIsBounded) {
   const auto nested = [](int n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(parse_json(nested(150), "cfg").size(), 1u);
-  EXPECT_THAT(failure([&] { (void)parse_json(nested(300), "cfg"); }), HasSubstr("levels deep"));
-  EXPECT_THAT(failure([&] { (void)parse_json(std::string(3'000'000, '['), "cfg"); }),
+  EXPECT_THAT(complaint([&] { (void)parse_json(nested(300), "cfg"); }), HasSubstr("levels deep"));
+  EXPECT_THAT(complaint([&] { (void)parse_json(std::string(3'000'000, '['), "cfg"); }),
               HasSubstr("levels deep"));
 }
 
@@ -119,7 +120,7 @@ TEST(Json, Files) {
   write_file(path, R"({"a":5})");
   EXPECT_EQ(JsonReader::of_file(path).integer("a"), 5);
   write_file(path, "{\n");
-  const std::string what = failure<FileError>([&] { (void)JsonReader::of_file(path); });
+  const std::string what = complaint<FileError>([&] { (void)JsonReader::of_file(path); });
   EXPECT_THAT(what, HasSubstr(path.string() + ":2:"));
   EXPECT_THROW((void)parse_json_file(folder.path() / "none"), FileError);
 }

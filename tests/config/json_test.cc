@@ -15,7 +15,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 // What from_json throws; nothing where it does not.
-std::shared_ptr<TPUConfigurationError> refused(const std::string& text) {
+std::shared_ptr<TPUConfigurationError> refusal(const std::string& text) {
   try {
     (void)Config::from_json(text, "run.json");
   } catch (const TPUConfigurationError& e) {
@@ -24,7 +24,7 @@ std::shared_ptr<TPUConfigurationError> refused(const std::string& text) {
   return nullptr;
 }
 std::shared_ptr<TPUConfigurationError> refused_tpu(const std::string& inner) {
-  return refused("{\"hardware\": {\"tpu\": {" + inner + "}}}");
+  return refusal("{\"hardware\": {\"tpu\": {" + inner + "}}}");
 }
 
 TEST(ConfigJson, HasEveryFieldUnderItsName) {
@@ -95,12 +95,12 @@ TEST(ConfigJson, UnknownFieldsNameTheNearest) {
   EXPECT_EQ(near->detail("nearest"), "hardware.tpu.memory_fraction");
   EXPECT_EQ(near->detail("source"), "run.json");
   EXPECT_THAT(near->message(), HasSubstr("did you mean hardware.tpu.memory_fraction"));
-  EXPECT_EQ(refused(R"({"memory_fraction": 0.5})")->detail("nearest"), "hardware.tpu.memory_fraction");
-  EXPECT_EQ(refused(R"({"sed": 1})")->detail("nearest"), "seed");
-  EXPECT_EQ(refused(R"({"hardwear": {}})")->detail("nearest"), "hardware");
-  EXPECT_EQ(refused(R"({"hardware": {"tpus": {}}})")->detail("nearest"), "hardware.tpu");
-  EXPECT_EQ(refused(R"({"runtime": {"plugins": ""}})")->detail("nearest"), "runtime.plugin");
-  EXPECT_EQ(refused(R"({"validation": {"strickt": true}})")->detail("nearest"), "validation.strict");
+  EXPECT_EQ(refusal(R"({"memory_fraction": 0.5})")->detail("nearest"), "hardware.tpu.memory_fraction");
+  EXPECT_EQ(refusal(R"({"sed": 1})")->detail("nearest"), "seed");
+  EXPECT_EQ(refusal(R"({"hardwear": {}})")->detail("nearest"), "hardware");
+  EXPECT_EQ(refusal(R"({"hardware": {"tpus": {}}})")->detail("nearest"), "hardware.tpu");
+  EXPECT_EQ(refusal(R"({"runtime": {"plugins": ""}})")->detail("nearest"), "runtime.plugin");
+  EXPECT_EQ(refusal(R"({"validation": {"strickt": true}})")->detail("nearest"), "validation.strict");
 }
 
 TEST(ConfigJson, EveryFieldOfAWrongType) {
@@ -119,7 +119,7 @@ TEST(ConfigJson, EveryFieldOfAWrongType) {
         continue;
       json document = whole;
       document[at] = bad;
-      const auto e = refused(document.dump());
+      const auto e = refusal(document.dump());
       ASSERT_TRUE(e) << at << " = " << bad;
       std::string name = at.to_string().substr(1);
       std::ranges::replace(name, '/', '.');
@@ -147,7 +147,7 @@ TEST(ConfigJson, OutOfRangeNamesFieldValueAndRange) {
             "18446744073709551615");
   EXPECT_EQ(refused_tpu("\"xla_optimization_level\": 2.0")->detail("value"), "2.0");
   EXPECT_TRUE(refused_tpu("\"v7_memory_gb\": 1e400"));
-  EXPECT_EQ(refused(R"({"mode": "fast"})")->detail("allowed"),
+  EXPECT_EQ(refusal(R"({"mode": "fast"})")->detail("allowed"),
             "one of none, inference, training, development");
 }
 
@@ -155,14 +155,14 @@ TEST(ConfigJson, SectionsMustBeObjects) {
   for (const char* text :
        {R"([])", R"("x")", R"(3)", R"(null)", R"({"hardware": 1})", R"({"hardware": {"tpu": []}})",
         R"({"runtime": null})", R"({"validation": true})"}) {
-    const auto e = refused(text);
+    const auto e = refusal(text);
     ASSERT_TRUE(e) << text;
     EXPECT_EQ(e->detail("allowed"), "an object") << text;
   }
 }
 
 TEST(ConfigJson, AKeyMayNotStandTwice) {
-  EXPECT_THAT(refused(R"({"seed": 1, "seed": 2})")->message(), HasSubstr("stands twice"));
+  EXPECT_THAT(refusal(R"({"seed": 1, "seed": 2})")->message(), HasSubstr("stands twice"));
 }
 
 TEST(ConfigJson, HalfWrittenAtEveryByte) {
@@ -171,7 +171,7 @@ TEST(ConfigJson, HalfWrittenAtEveryByte) {
   const std::string whole = Config(Mode::training).to_json();
   ASSERT_TRUE(whole.ends_with("}\n"));
   for (size_t n = 0; n + 1 < whole.size(); ++n) {
-    const auto e = refused(whole.substr(0, n));
+    const auto e = refusal(whole.substr(0, n));
     ASSERT_TRUE(e) << n << " bytes are no configuration";
     ASSERT_NE(e->detail("line"), "") << n;
   }
@@ -241,7 +241,7 @@ TEST(ConfigJson, SpoiltTextsAreRefusedOrSound) {
           text.insert(at, text.substr(random() % text.size(), random() % 8));
       }
     }
-    if (refused(text)) {
+    if (refusal(text)) {
       ++bad;
     } else {
       ASSERT_NO_THROW(Config::from_json(text).check()) << text;

@@ -6,7 +6,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t vocabulary = 12;
+constexpr int64_t kWords = 12;
 
 // Which number is the sum of the sequence: both ways, two layers.
 struct Lstm : nn::Module {
@@ -39,9 +39,9 @@ TEST(Models, LstmTrainsWithSgdAndClipping) {
 // The next token, with an embedding below.
 struct Gru : nn::Module {
   Gru() {
-    tokens = register_module("tokens", nn::Embedding(vocabulary, 8));
+    tokens = register_module("tokens", nn::Embedding(kWords, 8));
     rnn = register_module("rnn", nn::GRU(nn::GRUOptions(8, 16).num_layers(2)));
-    head = register_module("head", nn::Linear(16, vocabulary));
+    head = register_module("head", nn::Linear(16, kWords));
   }
   torch::Tensor forward(const torch::Tensor& x) { return head(std::get<0>(rnn(tokens(x).transpose(0, 1)))); }
   nn::Embedding tokens{nullptr};
@@ -51,28 +51,28 @@ struct Gru : nn::Module {
 
 TEST(Models, GruTrainsWithRmsprop) {
   auto loss = [](Gru& m, int step, torch::Device d) {
-    const auto x = sentences(1200 + step, 6, 7, vocabulary).to(d);
+    const auto x = sentences(1200 + step, 6, 7, kWords).to(d);
     return torch::cross_entropy_loss(m.forward(x.slice(1, 0, 6)).flatten(0, 1),
                                      x.slice(1, 1, 7).t().reshape({-1}));
   };
-  auto output = [](Gru& m, torch::Device d) { return m.forward(sentences(1199, 2, 6, vocabulary).to(d)); };
+  auto output = [](Gru& m, torch::Device d) { return m.forward(sentences(1199, 2, 6, kWords).to(d)); };
   const auto rmsprop = with<torch::optim::RMSprop>(torch::optim::RMSpropOptions(2e-3));
   expect_same_training(ordinary<Gru>(seeded<Gru>(14), loss, rmsprop, output));
   EXPECT_FALSE(testing::Test::HasFailure());
 }
 
-constexpr int64_t width = 8, inner = 16, states = 4;
+constexpr int64_t kScanWidth = 8, inner = 16, states = 4;
 
 // h[t] = exp(dt[t]·A) h[t−1] + dt[t] B[t] x[t], y[t] = C[t]·h[t]: all times at once, by cumulative sums.
 struct Mamba : nn::Module {
   Mamba() {
-    tokens = register_module("tokens", nn::Embedding(vocabulary, width));
-    norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({width})));
-    in = register_module("in", nn::Linear(width, 2 * inner));
+    tokens = register_module("tokens", nn::Embedding(kWords, kScanWidth));
+    norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({kScanWidth})));
+    in = register_module("in", nn::Linear(kScanWidth, 2 * inner));
     conv = register_module("conv", nn::Conv1d(nn::Conv1dOptions(inner, inner, 3).padding(2).groups(inner)));
     select = register_module("select", nn::Linear(inner, inner + 2 * states));
-    out = register_module("out", nn::Linear(inner, width));
-    head = register_module("head", nn::Linear(width, vocabulary));
+    out = register_module("out", nn::Linear(inner, kScanWidth));
+    head = register_module("head", nn::Linear(kScanWidth, kWords));
     log_a =
         register_parameter("log_a", torch::arange(1, states + 1).to(torch::kFloat).log().repeat({inner, 1}));
     skip = register_parameter("skip", torch::ones({inner}));
@@ -99,10 +99,10 @@ struct Mamba : nn::Module {
 
 TEST(Models, MambaTrainsWithAdamW) {
   auto loss = [](Mamba& m, int step, torch::Device d) {
-    const auto x = sentences(1300 + step, 6, 13, vocabulary).to(d);
+    const auto x = sentences(1300 + step, 6, 13, kWords).to(d);
     return torch::cross_entropy_loss(m.forward(x.slice(1, 0, 12)).flatten(0, 1), x.slice(1, 1, 13).flatten());
   };
-  auto output = [](Mamba& m, torch::Device d) { return m.forward(sentences(1299, 2, 12, vocabulary).to(d)); };
+  auto output = [](Mamba& m, torch::Device d) { return m.forward(sentences(1299, 2, 12, kWords).to(d)); };
   const auto adamw = with<torch::optim::AdamW>(torch::optim::AdamWOptions(3e-3));
   expect_same_training(ordinary<Mamba>(seeded<Mamba>(15), loss, adamw, output, 1.0));
   EXPECT_FALSE(testing::Test::HasFailure());

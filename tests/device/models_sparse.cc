@@ -6,16 +6,17 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t batch = 8, dense = 5, width = 6;
+constexpr int64_t batch = 8, dense = 5, kWidth = 6;
 
 // One sum and one mean of embeddings per sample, and the products of all pairs of features.
 struct Dlrm : nn::Module {
   Dlrm() {
     bottom =
-        register_module("bottom", nn::Sequential(nn::Linear(dense, 12), nn::ReLU(), nn::Linear(12, width)));
-    sums = register_module("sums", nn::EmbeddingBag(nn::EmbeddingBagOptions(30, width).mode(torch::kSum)));
-    means = register_module("means", nn::EmbeddingBag(nn::EmbeddingBagOptions(20, width).mode(torch::kMean)));
-    top = register_module("top", nn::Sequential(nn::Linear(width + 3, 12), nn::ReLU(), nn::Linear(12, 1)));
+        register_module("bottom", nn::Sequential(nn::Linear(dense, 12), nn::ReLU(), nn::Linear(12, kWidth)));
+    sums = register_module("sums", nn::EmbeddingBag(nn::EmbeddingBagOptions(30, kWidth).mode(torch::kSum)));
+    means =
+        register_module("means", nn::EmbeddingBag(nn::EmbeddingBagOptions(20, kWidth).mode(torch::kMean)));
+    top = register_module("top", nn::Sequential(nn::Linear(kWidth + 3, 12), nn::ReLU(), nn::Linear(12, 1)));
     pairs = register_buffer("pairs", torch::tensor({3, 6, 7}));  // below the diagonal of 3×3
   }
   // Bags of different lengths: `places` says where each begins. The means' bags are rows of a matrix.
@@ -65,11 +66,11 @@ constexpr int64_t experts = 4, chosen = 2, room = 10;
 // Each token goes to its two best experts; an expert takes the first `room` that come, others pass by.
 struct Moe : nn::Module {
   Moe() {
-    in = register_module("in", nn::Linear(dense, width));
-    router = register_module("router", nn::Linear(nn::LinearOptions(width, experts).bias(false)));
-    up = register_parameter("up", torch::randn({experts, width, 12}) * 0.3);
-    down = register_parameter("down", torch::randn({experts, 12, width}) * 0.3);
-    head = register_module("head", nn::Linear(width, 3));
+    in = register_module("in", nn::Linear(dense, kWidth));
+    router = register_module("router", nn::Linear(nn::LinearOptions(kWidth, experts).bias(false)));
+    up = register_parameter("up", torch::randn({experts, kWidth, 12}) * 0.3);
+    down = register_parameter("down", torch::randn({experts, 12, kWidth}) * 0.3);
+    head = register_module("head", nn::Linear(kWidth, 3));
   }
   // The logits, and the loss that keeps experts evenly busy.
   std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) {
@@ -84,12 +85,12 @@ struct Moe : nn::Module {
     // Slot `experts · room` takes those that found no room.
     const auto slot =
         torch::where(fits, expert.flatten() * room + queue, torch::full_like(queue, experts * room));
-    const auto sent = h.unsqueeze(1).expand({n, chosen, width}).reshape({n * chosen, width});
-    const auto wide = slot.unsqueeze(1).expand({n * chosen, width});
-    const auto boxes = torch::zeros({experts * room + 1, width}, h.options()).scatter_add(0, wide, sent);
-    const auto work = boxes.slice(0, 0, experts * room).view({experts, room, width});
-    const auto done = torch::bmm(torch::gelu(torch::bmm(work, up)), down).view({experts * room, width});
-    const auto back = torch::constant_pad_nd(done, {0, 0, 0, 1}).gather(0, wide).view({n, chosen, width});
+    const auto sent = h.unsqueeze(1).expand({n, chosen, kWidth}).reshape({n * chosen, kWidth});
+    const auto wide = slot.unsqueeze(1).expand({n * chosen, kWidth});
+    const auto boxes = torch::zeros({experts * room + 1, kWidth}, h.options()).scatter_add(0, wide, sent);
+    const auto work = boxes.slice(0, 0, experts * room).view({experts, room, kWidth});
+    const auto done = torch::bmm(torch::gelu(torch::bmm(work, up)), down).view({experts * room, kWidth});
+    const auto back = torch::constant_pad_nd(done, {0, 0, 0, 1}).gather(0, wide).view({n, chosen, kWidth});
     const auto y = h + (back * share.unsqueeze(-1)).sum(1);
     const auto load = hot.to(torch::kFloat).mean(0) * static_cast<double>(chosen);
     return {head(y), static_cast<double>(experts) * (load * p.mean(0)).sum()};

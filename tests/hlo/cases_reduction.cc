@@ -4,7 +4,8 @@ namespace tpubridge::hlo {
 namespace {
 
 Case reduced(std::string name, Reducer reducer, std::vector<int64_t> dims) {
-  return {std::move(name), [=](Builder&, In in) -> Values { return {hlo::reduce(in[0], in[1], dims, reducer)}; }};
+  return {std::move(name),
+          [=](Builder&, In in) -> Values { return {hlo::reduce(in[0], in[1], dims, reducer)}; }};
 }
 
 // Value and place of the largest; of equal ones the first.

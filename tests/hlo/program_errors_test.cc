@@ -8,7 +8,7 @@ namespace tpubridge::hlo {
 namespace {
 
 using In = std::span<const Value>;
-const Body kKeep = [](In a) -> Values { return {a[0]}; };
+const Body kFirst = [](In a) -> Values { return {a[0]}; };
 
 class ProgramErrors : public testing::Test {
  protected:
@@ -19,8 +19,8 @@ class ProgramErrors : public testing::Test {
 
 TEST_F(ProgramErrors, ControlFlow) {
   const Body yes = [&](In) -> Values { return {p}; };
-  expect_error([&] { (void)while_({}, yes, kKeep); }, {"stablehlo.while", "at least one"});
-  expect_error([&] { (void)while_({m}, kKeep, kKeep); },
+  expect_error([&] { (void)while_({}, yes, kFirst); }, {"stablehlo.while", "at least one"});
+  expect_error([&] { (void)while_({m}, kFirst, kFirst); },
                {"stablehlo.while", "condition", "given=f32[2,3]", "needed=pred[]"});
   expect_error([&] { (void)while_({m}, yes, [&](In) -> Values { return {s}; }); },
                {"stablehlo.while", "body", "f32[]", "f32[2,3]"});
@@ -52,12 +52,12 @@ TEST_F(ProgramErrors, ControlFlow) {
 }
 
 TEST_F(ProgramErrors, FunctionsAndComposites) {
-  const Function& f = b.function("f", {{DType::f32, {2, 3}}}, kKeep);
+  const Function& f = b.function("f", {{DType::f32, {2, 3}}}, kFirst);
   expect_error([&] { (void)call(b, f, {s}); }, {"func.call", "'f'", "operand=f32[]", "parameter=f32[2,3]"});
   expect_error([&] { (void)call(b, f, {}); }, {"func.call", "0 entries, 1 are needed"});
-  expect_error([&] { (void)b.function("f", {}, kKeep); }, {"func.func", "'f' already"});
-  expect_error([&] { (void)b.function("main", {}, kKeep); }, {"func.func", "'main'"});
-  expect_error([&] { (void)b.function("a b", {}, kKeep); }, {"func.func", "'a b' is not a name"});
+  expect_error([&] { (void)b.function("f", {}, kFirst); }, {"func.func", "'f' already"});
+  expect_error([&] { (void)b.function("main", {}, kFirst); }, {"func.func", "'main'"});
+  expect_error([&] { (void)b.function("a b", {}, kFirst); }, {"func.func", "'a b' is not a name"});
   expect_error([&] { (void)b.function("g", {}, [&](In) -> Values { return {m}; }); },
                {"func.return", "cannot be seen"});
   Builder other;
@@ -143,7 +143,7 @@ TEST_F(ProgramErrors, WholePrograms) {
               (void)b.finish({m});
               return {};
             },
-            kKeep);
+            kFirst);
       },
       {"inside a region"});
   expect_error([&] { (void)b.finish({m}, {{}, {}}); }, {"result attributes has 2"});

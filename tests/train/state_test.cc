@@ -132,13 +132,13 @@ TEST(State, WhatDoesNotFitIsNamedAndNothingChanges) {
 
 using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<Tensor>)>;
 
-struct Net : torch::nn::Module {
-  Net()
+struct Small : torch::nn::Module {
+  Small()
       : a(register_module("a", torch::nn::Linear(3, 4))), b(register_module("b", torch::nn::Linear(4, 2))) {}
   torch::nn::Linear a, b;
 };
 
-void step(Net& net, torch::optim::Optimizer& opt, const torch::Device& device, int i) {
+void step(Small& net, torch::optim::Optimizer& opt, const torch::Device& device, int i) {
   opt.zero_grad();
   const auto x = torch::arange(6, torch::kFloat).view({2, 3}).mul(0.1 * (i + 1)).to(device);
   net.b(torch::gelu(net.a(x))).pow(2).sum().backward();
@@ -149,7 +149,7 @@ void step(Net& net, torch::optim::Optimizer& opt, const torch::Device& device, i
 void expect_goes_on(const Make& make, bool on_cpu = true) {
   for (const auto device : {tpu(), torch::Device(torch::kCPU)}) {
     if (device.is_cpu() && !on_cpu) continue;
-    Net net, other;
+    Small net, other;
     net.to(device), other.to(device);
     auto opt = make(net.parameters()), other_opt = make(other.parameters());
     for (int i = 0; i < 3; ++i) step(net, *opt, device, i);
@@ -183,7 +183,7 @@ TEST(State, OptimizersOfTheDeviceGoOn) {
         return std::make_unique<optim::SGD>(std::move(p), torch::optim::SGDOptions(0.01).momentum(0.9));
       },
       false);
-  Net net;
+  Small net;
   net.to(tpu());
   optim::Adam adam(net.parameters(), torch::optim::AdamOptions(0.01));
   step(net, adam, tpu(), 0);
@@ -193,7 +193,7 @@ TEST(State, OptimizersOfTheDeviceGoOn) {
 }
 
 TEST(State, AnotherOptimizerIsRefused) {
-  Net net;
+  Small net;
   torch::optim::Adam adam(net.parameters(), torch::optim::AdamOptions(0.01));
   torch::optim::AdamW adamw(net.parameters(), torch::optim::AdamWOptions(0.01));
   step(net, adam, torch::kCPU, 0);
@@ -255,7 +255,7 @@ struct Foreign : torch::optim::Optimizer {
 };
 
 TEST(State, AnOptimizerOfOnesOwn) {
-  Net net, other;
+  Small net, other;
   Own opt(net.parameters()), other_opt(other.parameters());
   for (int i = 0; i < 3; ++i) step(net, opt, torch::kCPU, i);
   restore({&other, &other_opt}, stored(capture({&net, &opt}, {})), "folder");

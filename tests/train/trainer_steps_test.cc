@@ -48,7 +48,9 @@ struct Training {
   Trainer trainer;
 };
 
-bool same_bits(const Tensor& a, const Tensor& b) { return torch::equal(a.detach().cpu(), b.detach().cpu()); }
+bool same_values(const Tensor& a, const Tensor& b) {
+  return torch::equal(a.detach().cpu(), b.detach().cpu());
+}
 
 TEST(TrainerSteps, ALoopOfOnesOwnIsTheSameAsTrain) {
   const TrainerOptions options{.steps = 12, .clip_norm = 1, .schedule = schedule::warmup_cosine(3, 12)};
@@ -68,7 +70,7 @@ TEST(TrainerSteps, ALoopOfOnesOwnIsTheSameAsTrain) {
   EXPECT_EQ(loss.device(), torch::Device("tpu:0"));
   EXPECT_EQ(loss.item<double>(), result.loss);
   for (const auto& p : whole.model->named_parameters())
-    EXPECT_TRUE(same_bits(own.model->named_parameters()[p.key()], p.value())) << p.key();
+    EXPECT_TRUE(same_values(own.model->named_parameters()[p.key()], p.value())) << p.key();
 }
 
 TEST(TrainerSteps, Prediction) {
@@ -138,7 +140,7 @@ TEST(TrainerSteps, TheModelInAFile) {
   TPUBackend(Config()).load_model(*other.model, folder.path() / "m");
   set_memory_limit(0);
   for (const auto& p : run.model->named_parameters())
-    EXPECT_TRUE(same_bits(other.model->named_parameters()[p.key()], p.value())) << p.key();
+    EXPECT_TRUE(same_values(other.model->named_parameters()[p.key()], p.value())) << p.key();
   EXPECT_THROW(run.trainer.save_model("/proc/no/such"), TPUCheckpointError);
 }
 
