@@ -149,6 +149,25 @@ TEST(Prefetcher, NeverMoreAheadThanItMayBe) {
   }
 }
 
+TEST(Prefetcher, HowFarAheadIsFoundByTheSize) {
+  struct Sized : Counting {
+    explicit Sized(int64_t bytes) : size(bytes) {}
+    std::optional<Batch> next() override {
+      ++calls;
+      return Batch{torch::empty({size}, torch::kByte)};
+    }
+    int64_t size;
+  };
+  constexpr int64_t kMiB = 1 << 20;
+  for (const auto& [bytes, batches] : {std::pair<int64_t, int>{1000, 16}, {16 * kMiB, 4}, {100 * kMiB, 2}}) {
+    Sized source(bytes);
+    const Prefetcher ahead(source, torch::kCPU);
+    while (source.calls < batches) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(source.calls, batches) << "of " << bytes << " bytes";
+  }
+}
+
 struct Failing : DataSource {
   std::optional<Batch> next() override {
     if (++calls == 2) throw FileError("the disk is gone");

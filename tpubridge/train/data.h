@@ -48,11 +48,15 @@ struct Fetched {
 // rows), on the device. Tensors whose first size is another go whole to each part.
 [[nodiscard]] std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Device& device);
 
-// Gets batches and copies them to the device on a thread of its own, at most `depth` ahead. What goes wrong
-// there is thrown by the next() that would have given the batch.
+// Gets batches and copies them to the device on a thread of its own, at most `depth` ahead; without a depth
+// kMost, or as many as kBytes hold, 2 at least. What goes wrong there is thrown by the next() that would have
+// given the batch.
 class Prefetcher {
  public:
-  Prefetcher(DataSource& source, at::Device device, size_t depth = 2, int64_t parts = 1);
+  static constexpr size_t kMost = 16;
+  static constexpr size_t kBytes = size_t{64} << 20;
+
+  Prefetcher(DataSource& source, at::Device device, std::optional<size_t> depth = {}, int64_t parts = 1);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -72,6 +76,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable filler_, filled_;
   size_t depth_;
+  bool by_size_;  // the depth is found by the size of the batches
   int64_t parts_;
   int64_t version_ = 0;  // of depth and parts
   struct Waiting {

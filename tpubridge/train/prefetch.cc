@@ -12,6 +12,12 @@ at::Tensor rows(const at::Tensor& t, int64_t from, int64_t count, const at::Devi
   return part.device() == device && !device.is_cpu() ? part.clone() : part.to(device);
 }
 
+size_t bytes_of(const Batch& batch) {
+  size_t out = 0;
+  for (const auto& t : batch) out += t.nbytes();
+  return out;
+}
+
 }  // namespace
 
 std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Device& device) {
@@ -32,8 +38,13 @@ std::vector<MicroBatch> split(const Batch& batch, int64_t parts, const at::Devic
   return out;
 }
 
-Prefetcher::Prefetcher(DataSource& source, at::Device device, size_t depth, int64_t parts)
-    : source_(source), device_(device), depth_(depth), parts_(parts), thread_([this] { run(); }) {}
+Prefetcher::Prefetcher(DataSource& source, at::Device device, std::optional<size_t> depth, int64_t parts)
+    : source_(source),
+      device_(device),
+      depth_(depth.value_or(2)),
+      by_size_(!depth),
+      parts_(parts),
+      thread_([this] { run(); }) {}
 
 Prefetcher::~Prefetcher() {
   {
@@ -81,7 +92,9 @@ void Prefetcher::run() {
     } catch (...) {
       w.error = std::current_exception();
     }
+    const size_t bytes = w.batch.host ? bytes_of(*w.batch.host) : 0;
     lock.lock();
+    if (by_size_ && bytes > 0) depth_ = std::clamp<size_t>(kBytes / bytes, 2, kMost);
     failed_ = w.error != nullptr;
     queue_.push_back(std::move(w));
     if (wanted_ > 0) filled_.notify_one();
@@ -118,6 +131,7 @@ void Prefetcher::set_parts(int64_t parts, size_t depth) {
   const std::lock_guard lock(mutex_);
   parts_ = parts;
   depth_ = depth;
+  by_size_ = false;
   ++version_;
   for (auto& w : queue_) w.batch.parts.clear();
 }

@@ -63,9 +63,9 @@ struct TrainerOptions {
   int64_t checkpoint_every = 0;
   Path checkpoints = {};  // folder; empty: none are written
   size_t keep = 3;
-  Path metrics = {};      // JSON lines, appended to
-  Path tensorboard = {};  // folder of event files
-  size_t prefetch = 2;    // batches that wait on the device
+  Path metrics = {};                    // JSON lines, appended to
+  Path tensorboard = {};                // folder of event files
+  std::optional<size_t> prefetch = {};  // batches that wait on the device; unset: by their size (data.h)
   HostReads host_reads = HostReads::trace;
   int64_t search_steps = 1000;  // how far back a checkpoint may be for the search of a NaN
   int64_t max_errors = 10;      // of the device, and as many of the compiler; at the last the run ends

@@ -117,14 +117,14 @@ void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool traced, std
   forget_programs();
   const bool first = collected_at != step;
   collected_at = step;
-  if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch, 1));
+  if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch.value_or(1), 1));
   const bool freed = device_memory(device.index()).live < before;
   if (!(first && freed)) {
     int64_t rows = std::numeric_limits<int64_t>::max();
     for (const auto& b : batches) rows = std::min(rows, b.examples());
     if (parts * 2 > rows || parts > (1 << 20)) throw;  // one row is too much already
     parts *= 2;
-    if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch, 1));
+    if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch.value_or(1), 1));
     snapshots_left = 6;
   }
   log::warn("trainer.out_of_memory",
