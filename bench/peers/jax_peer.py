@@ -5,7 +5,7 @@ usage: python jax_peer.py NAME client|plugin [--once|--compile] [key=value…]
 client: the backend that JAX picks itself (JAX_PLATFORMS). plugin: the PJRT plugin of $BENCH_PLUGIN, the one that
 tpubridge uses. Compiled programs are kept in $JAX_COMPILATION_CACHE_DIR.
 """
-import ctypes, os, sys
+import ctypes, json, os, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import protocol
@@ -19,7 +19,14 @@ def setup(mode):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if mode == "plugin":
         plugin = os.environ["BENCH_PLUGIN"]
-        os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"bench:{plugin}"
+        named = plugin
+        if os.environ.get("BENCH_DEVICE") == "cpu":  # one device, as ours; by itself it takes four, and as many threads
+            global settings  # the file goes with it
+            settings = tempfile.NamedTemporaryFile("w", suffix=".json")
+            json.dump({"library_path": plugin, "create_options": {"cpu_device_count": 1}}, settings)
+            settings.flush()
+            named = settings.name
+        os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"bench:{named}"
         os.environ["JAX_PLATFORMS"] = "bench"
         if os.environ.get("BENCH_CORE") and os.uname().machine == "aarch64":
             # On a machine that hides SVE the plugin would kill the process; tpubridge knows how to prevent that.

@@ -84,6 +84,7 @@ TEST_F(Discovery, NumberOfVirtualDevices) {
   set("TPUBRIDGE_CPU_DEVICES", "2");
   EXPECT_EQ(open("cpu")->devices().size(), 2u);
   EXPECT_EQ(open("cpu", {{"cpu_device_count", int64_t{5}}})->devices().size(), 5u);
+  EXPECT_EQ(open(CPU_PLUGIN)->devices().size(), 2u) << "named by its path it is the same plugin";
   unsetenv("TPUBRIDGE_CPU_DEVICES");
   set("CPU_NUM_DEVICES", "many");
   EXPECT_THROW(static_cast<void>(open("cpu")), TPUConfigurationError);

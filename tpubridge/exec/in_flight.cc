@@ -30,19 +30,15 @@ InFlight& in_flight() {
   return *it;
 }
 
-template <class Run>
-auto watched(std::span<const int64_t> not_donatable, Run run) {
-  pjrt::ExecuteOptions options;
-  options.not_donatable = not_donatable;
-  if (!runs_in_this_process()) return run(options);
-  std::vector<pjrt::Event> started;
-  options.done = &started;
-  auto out = run(options);
+// A result is there when the whole program has ended; asking for the run's own completion costs twice as
+// much.
+void watch(const std::vector<pjrt::Buffer>& results) {
+  if (results.empty() || !runs_in_this_process()) return;
+  pjrt::Event ended = results[0].ready();
   auto& f = in_flight();
   const std::lock_guard lock(f.mutex);
   f.forget_ended();
-  for (auto& event : started) f.events.push_back(std::move(event));
-  return out;
+  f.events.push_back(std::move(ended));
 }
 
 }  // namespace
@@ -55,13 +51,21 @@ bool runs_in_this_process() {
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                   std::span<const pjrt::Buffer* const> arguments,
                                   std::span<const int64_t> not_donatable) {
-  return watched(not_donatable, [&](const auto& options) { return program.execute(arguments, options); });
+  pjrt::ExecuteOptions options;
+  options.not_donatable = not_donatable;
+  auto results = program.execute(arguments, options);
+  watch(results);
+  return results;
 }
 
 std::vector<std::vector<pjrt::Buffer>> execute_all(
     const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
     std::span<const int64_t> not_donatable) {
-  return watched(not_donatable, [&](const auto& options) { return program.execute_all(arguments, options); });
+  pjrt::ExecuteOptions options;
+  options.not_donatable = not_donatable;
+  auto results = program.execute_all(arguments, options);
+  for (const auto& of_one : results) watch(of_one);
+  return results;
 }
 
 }  // namespace tpubridge::exec

@@ -202,8 +202,10 @@ Candidate choose(const std::string& wanted) {
 
 Values standard_options(const Candidate& plugin) {
   Values out;
-  if (plugin.source == kEmbedded) out["cpu_device_count"] = cpu_device_count();
   const std::string file = std::filesystem::path(plugin.path).filename().string();
+  // Also where it is named by its path: by itself it would take four devices, and as many threads.
+  if (plugin.source == kEmbedded || file.starts_with("xla_cpu_pjrt"))
+    out["cpu_device_count"] = cpu_device_count();
   if (file.find("cuda") != std::string::npos && !env::flag("TPUBRIDGE_PREALLOCATE"))
     out["preallocate"] = false;
   return out;
