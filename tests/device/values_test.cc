@@ -54,6 +54,13 @@ TEST(Nan, IsData) {
   EXPECT_TRUE(std::signbit(d[4].item<float>()));
 }
 
+TEST(Zero, OfAProductIsPositive) {
+  for (const int64_t rows : {1, 2}) {
+    const auto y = torch::zeros({rows, 3}, tpu()).mm(torch::ones({3, 4}, tpu()));
+    EXPECT_FALSE(torch::signbit(y).any().item<bool>()) << rows << " rows";
+  }
+}
+
 TEST(Nan, GoesThroughTrainingWithoutAnError) {
   const auto gradient = [](torch::Device device) {
     torch::manual_seed(1);
