@@ -11,6 +11,7 @@
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/config/runtime.h"
+#include "tpubridge/device/bytes.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/options.h"
@@ -99,9 +100,7 @@ Core::Core(const std::shared_ptr<torch::nn::Module>& model, const TPUConfig& con
   m.stats.mode = available ? std::string(to_string(mode)) : "traced";
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   m.stats.timestamp = std::chrono::duration<double>(now).count();
-  for (const auto& p : model->parameters()) m.stats.model_size += static_cast<int64_t>(p.nbytes());
-  for (const auto& b : model->buffers())
-    if (b.defined()) m.stats.model_size += static_cast<int64_t>(b.nbytes());
+  m.stats.model_size = bytes_of(model->parameters()) + bytes_of(model->buffers());
   if (!available) return;
   m.device = device_of(*model);
   m.settings = settings_of(config);

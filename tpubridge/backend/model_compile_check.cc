@@ -7,6 +7,7 @@
 #include "tpubridge/backend/first_line.h"
 #include "tpubridge/backend/model_findings.h"
 #include "tpubridge/device/api.h"
+#include "tpubridge/device/bytes.h"
 #include "tpubridge/step/compile.h"
 #include "tpubridge/train/eval_scope.h"
 
@@ -45,13 +46,6 @@ class OnDevice {
   }
   std::vector<std::pair<at::Tensor, at::Tensor>> before_;
 };
-
-int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  int64_t sum = 0;
-  for (const auto& t : tensors)
-    if (t.defined()) sum += static_cast<int64_t>(t.nbytes());
-  return sum;
-}
 
 std::string mb(int64_t bytes) {
   char text[32];

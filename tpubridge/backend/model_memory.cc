@@ -4,6 +4,7 @@
 
 #include "tpubridge/backend/layer_sizes.h"
 #include "tpubridge/backend/memory_manager.h"
+#include "tpubridge/device/bytes.h"
 
 namespace tpubridge {
 namespace {
@@ -20,12 +21,6 @@ void look_at(const std::string& name, const torch::nn::Module& m, ModelMemory& i
                                   "sizes that are no multiples of 8 are padded by the device at every use",
                                   "as " + std::to_string(in) + "x" + std::to_string(out) +
                                       " the layer computes what is now " + percent + " padding"});
-}
-
-int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  int64_t bytes = 0;
-  for (const auto& t : tensors) bytes += t.numel() * static_cast<int64_t>(t.element_size());
-  return bytes;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The thread that stays ahead of training.
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/bytes.h"
 #include "tpubridge/device/torch.h"
 #include "tpubridge/train/data.h"
 
@@ -10,12 +11,6 @@ at::Tensor rows(const at::Tensor& t, int64_t from, int64_t count, const at::Devi
   const at::Tensor part = t.narrow(0, from, count);
   // A view into a tensor of the device would differ in its offset from part to part, and so in its program.
   return part.device() == device && !device.is_cpu() ? part.clone() : part.to(device);
-}
-
-size_t bytes_of(const Batch& batch) {
-  size_t out = 0;
-  for (const auto& t : batch) out += t.nbytes();
-  return out;
 }
 
 }  // namespace
@@ -92,7 +87,7 @@ void Prefetcher::run() {
     } catch (...) {
       w.error = std::current_exception();
     }
-    const size_t bytes = w.batch.host ? bytes_of(*w.batch.host) : 0;
+    const auto bytes = static_cast<size_t>(w.batch.host ? bytes_of(*w.batch.host) : 0);
     lock.lock();
     if (by_size_ && bytes > 0) depth_ = std::clamp<size_t>(kBytes / bytes, 2, kMost);
     failed_ = w.error != nullptr;

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "tpubridge/device/api.h"
+#include "tpubridge/device/bytes.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -14,13 +15,6 @@ namespace tpubridge {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  int64_t out = 0;
-  for (const auto& t : tensors)
-    if (t.defined()) out += static_cast<int64_t>(t.nbytes());
-  return out;
-}
 
 // {bytes, peak}; of the CPU nobody keeps an account.
 DeviceMemory memory_of(const at::Device& device) {
