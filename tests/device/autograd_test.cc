@@ -82,5 +82,42 @@ TEST(Autograd, InPlaceChangeOfWhatBackwardNeedsIsAnError) {
   EXPECT_THROW(leaf(tpu()).add_(1), c10::Error) << "a leaf that requires grad";
 }
 
+// What was cut apart comes together again, whatever covers what.
+TEST(Autograd, GradientsOfPieces) {
+  const auto host = torch::randn({6, 4, 3});
+  struct Cut {
+    int64_t axis, from, to;
+  };
+  const std::vector<std::vector<Cut>> all{{{0, 0, 2}, {0, 2, 3}, {0, 3, 6}},
+                                          {{0, 3, 6}, {0, 0, 3}},
+                                          {{1, 0, 1}, {1, 1, 4}},
+                                          {{2, 2, 3}, {2, 0, 1}, {2, 1, 2}},
+                                          {{0, 0, 2}, {0, 3, 6}},
+                                          {{0, 0, 4}, {0, 3, 6}},
+                                          {{0, 0, 3}, {0, 0, 3}},
+                                          {{0, 0, 3}, {1, 0, 2}}};
+  auto gradient = [](const Tensor& values, const std::vector<Cut>& cuts, bool turned) {
+    auto x = values.clone().requires_grad_();
+    const auto y = turned ? x.permute({2, 0, 1}) : x;
+    const auto axis_of = [&](int64_t axis) { return turned ? (axis + 1) % 3 : axis; };
+    double weight = 1;
+    Tensor sum = torch::zeros({}, values.options());
+    for (const Cut& c : cuts)
+      sum = sum + (y.slice(axis_of(c.axis), c.from, c.to).exp() * (weight += 1)).sum();
+    sum.backward();
+    return x.grad();
+  };
+  for (const auto& cuts : all)
+    for (bool turned : {false, true})
+      expect_close(gradient(host.to(tpu()), cuts, turned), gradient(host, cuts, turned));
+  auto rows = host.to(tpu()).requires_grad_(), there = host.clone().requires_grad_();
+  for (auto* x : {&rows, &there}) {
+    auto sum = (*x)[0].sum();
+    for (int64_t i = 1; i < 6; ++i) sum = sum + ((*x)[i] * static_cast<double>(i)).sin().sum();
+    sum.backward();
+  }
+  expect_close(rows.grad(), there.grad());
+}
+
 }  // namespace
 }  // namespace tpubridge

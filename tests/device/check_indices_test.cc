@@ -83,5 +83,12 @@ TEST_F(CheckIndices, OffNothingWaits) {
   expect_close(y, x.cpu().index_select(0, torch::tensor({0, 4})));
 }
 
+TEST_F(CheckIndices, OffAWriteOutsideIsLeftOut) {
+  set_check_indices(false);
+  const auto rows = torch::full({2, 2}, 9.0, tpu()), one = rows.slice(0, 0, 1);
+  expect_close(x.index_copy(0, places({3, 5}), rows), x.cpu().index_fill(0, torch::tensor({3}), 9.0));
+  for (int64_t outside : {-1, 5}) expect_close(x.index_copy(0, places({outside}), one), x.cpu());
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -98,6 +98,8 @@ std::vector<Sample> index_samples() {
       INDEXED("index_add", t[0].index_add(1, t[1], t[2], 2), {3, 5}, {4}, 5, {3, 4}),
       INDEXED("index_copy", t[0].index_copy(0, torch::arange(2, t[1].options()), t[2]), {5, 3}, {2}, 5,
               {2, 3}, "fi", false),
+      INDEXED("index_copy", t[0].index_copy(1, t[1], t[2]), {3, 5, 2}, {1}, 5, {3, 1, 2}),
+      INDEXED("index_copy", t[0].index_copy(0, t[1], t[2]), {5}, {1}, 5, {1}),
       INDEXED("index.Tensor", t[0].index({t[1]}), {6, 3}, {2, 2}, 6),
       INDEXED("index.Tensor", t[0].index({torch::indexing::Slice(), t[1], t[1]}), {2, 4, 4, 3}, {5}, 4),
       INDEXED("index.Tensor", t[0].index({t[1], torch::indexing::Slice(), t[1] - 4}), {4, 3, 4}, {5}, 4, {},

@@ -93,5 +93,54 @@ TEST(OtherPlatforms, ProductsOfNarrowFloatsRoundOnce) {
   }
 }
 
+// The end of a language model: logits, the gradient of their loss, and its products. With 67 words the logits
+// are cut from 72, and their gradient is wanted with 72 again: computed so, not padded.
+TEST(OtherPlatforms, GradientsOfPaddedProductsArePaddedByMasks) {
+  constexpr int64_t rows = 128, width = 64, words = 67;
+  const Shape logits{DType::f32, {rows, words}}, scalar{DType::f32, {}};
+  auto some = [](int64_t n, int64_t step) {
+    std::vector<float> out;
+    for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<float>((i * step) % 13 - 6) / 8);
+    return out;
+  };
+  std::vector<int64_t> targets;
+  for (int64_t i = 0; i < rows; ++i) targets.push_back((i * 5) % words);
+  const Value x = upload(some(rows * width, 7), {rows, width});
+  const Value weight = upload(some(width * words, 5), {width, words});
+  const Value target = to_device(targets.data(), Shape{DType::s64, {rows}}, {}, 0);
+  const float one = 1;
+  const Value g = to_device(&one, scalar, {}, 0);
+
+  auto op = [](const char* name, std::vector<Value> in, std::vector<trace::Arg> args,
+               std::vector<Shape> out) {
+    const DType common = out[0].dtype;
+    return Node::make(lower::find(name), std::move(in), std::move(args), std::move(out), 0, common);
+  };
+  const trace::Arg none, to_mean{int64_t{1}}, last{int64_t{1}}, ignore{int64_t{-100}};
+  const Value cut = op("mm", {x, weight}, {Ref{0}, Ref{1}}, {{DType::bf16, {rows, words}}});
+  const Value wide = op("tpubridge::convert", {cut}, {Ref{0}}, {logits});
+  const Value y = op("_log_softmax", {wide}, {Ref{0}, last, false}, {logits});
+  const Value loss =
+      op("nll_loss_forward", {y, target}, {Ref{0}, Ref{1}, none, to_mean, ignore}, {scalar, scalar});
+  const Value dy = op("nll_loss_backward", {g, y, target, Value(loss.node(), 1)},
+                      {Ref{0}, Ref{1}, Ref{2}, none, to_mean, ignore, Ref{3}}, {logits});
+  const Value dwide = op("_log_softmax_backward_data", {dy, y}, {Ref{0}, Ref{1}, last, DType::f32}, {logits});
+  const Value d = op("tpubridge::convert", {dwide}, {Ref{0}}, {cut.shape()});
+  const Value turned = op("tpubridge::view", {weight},
+                          {Ref{0}, std::vector<int64_t>{width, words}, std::vector<int64_t>{words, 1},
+                           std::vector<int64_t>{words, width}, std::vector<int64_t>{1, words}, int64_t{0}},
+                          {{DType::bf16, {words, width}}});
+  const Value dx = op("mm", {d, turned}, {Ref{0}, Ref{1}}, {{DType::bf16, {rows, width}}});
+
+  const std::vector<Value> inputs{x, weight, target, g};
+  const Ran padded = run({dx}, inputs, Platform::cuda), plain = run({dx}, inputs, Platform::tpu);
+  const auto pads_logits = testing::HasSubstr("(tensor<128x67xbf16>, tensor<bf16>) -> tensor<128x72xbf16>");
+  EXPECT_THAT(padded.text, testing::Not(pads_logits));
+  EXPECT_THAT(padded.text, testing::HasSubstr("tensor<128x72xbf16>"));
+  const auto got = widened(padded.results[0].to_vector<uint16_t>());
+  const auto want = widened(plain.results[0].to_vector<uint16_t>());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-4) << i;  // of up to 0.007
+}
+
 }  // namespace
 }  // namespace tpubridge::exec

@@ -74,6 +74,31 @@ TEST(Program, ProductsReadTransposedMatricesAsTheyAre) {
   EXPECT_THAT(text, HasSubstr("(tensor<1x3xf32>, tensor<5x3xf32>) -> tensor<1x5xf32>"));
 }
 
+// Zeros of [3, 4] with rows `from` to `to` written over.
+trace::Value rows_of_zeros(int64_t from, int64_t to) {
+  const Shape whole{DType::f32, {3, 4}};
+  const auto zeros = Node::make(find("tpubridge::zeros"), {}, {}, {whole}, 0, DType::f32);
+  return Node::make(find("tpubridge::update"), {zeros, leaf({DType::f32, {to - from, 4}})},
+                    {Ref{0}, Ref{1}, Dims{3, 4}, Dims{4, 1}, Dims{to - from, 4}, Dims{4, 1}, from * 4},
+                    {whole}, 0, DType::f32);
+}
+trace::Value plus(const trace::Value& a, const trace::Value& b) {
+  return Node::make(find("add.Tensor"), {a, b}, {Ref{0}, Ref{1}, int64_t{1}}, {a.shape()}, 0, DType::f32);
+}
+
+TEST(Program, PiecesThatCoverTheWholeAreNotAdded) {
+  const auto text = [](const trace::Value& y) { return program(trace::collect({y}), {}); };
+  const std::string concatenated = "stablehlo.concatenate";
+  EXPECT_THAT(text(plus(rows_of_zeros(0, 1), rows_of_zeros(1, 3))), HasSubstr(concatenated));
+  const auto three = plus(plus(rows_of_zeros(2, 3), rows_of_zeros(0, 1)), rows_of_zeros(1, 2));
+  EXPECT_THAT(text(three), HasSubstr(concatenated));
+  // With a gap, one over another, or something else among them they are.
+  const auto gap = plus(rows_of_zeros(0, 1), rows_of_zeros(2, 3));
+  const auto twice = plus(rows_of_zeros(0, 2), rows_of_zeros(1, 3));
+  const auto more = plus(plus(rows_of_zeros(0, 1), leaf({DType::f32, {3, 4}})), rows_of_zeros(1, 3));
+  for (const auto& y : {gap, twice, more}) EXPECT_THAT(text(y), testing::Not(HasSubstr(concatenated)));
+}
+
 std::string attention_text(DType type, int64_t width, bool causal, Platform platform) {
   const Shape shape{type, {2, 4, 64, width}};
   const auto q = leaf(shape), k = leaf(shape), v = leaf(shape);

@@ -4,12 +4,12 @@
 #include <ATen/Functions.h>
 #include <torch/nn/module.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tpubridge/backend/precision_policy.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
+#include "tpubridge/base/text.h"
 
 namespace tpubridge {
 namespace {
@@ -24,12 +24,6 @@ Json json_of(const LruStats& s) {
           {"evictions", s.evictions},
           {"hit_rate", s.hit_rate()},
           {"utilization", s.utilization()}};
-}
-
-std::string mb(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
 }
 
 // All of it, whatever the level said.

@@ -2,10 +2,9 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
-#include <cstdio>
-
 #include "tpubridge/backend/first_line.h"
 #include "tpubridge/backend/model_findings.h"
+#include "tpubridge/base/text.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/device/bytes.h"
 #include "tpubridge/step/compile.h"
@@ -46,12 +45,6 @@ class OnDevice {
   }
   std::vector<std::pair<at::Tensor, at::Tensor>> before_;
 };
-
-std::string mb(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
 
 void tell_fallbacks(ModelFindings& out, const Metrics& before, const Metrics& after) {
   std::string names;

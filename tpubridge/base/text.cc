@@ -54,4 +54,6 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
+std::string mb(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
 }  // namespace tpubridge

@@ -1,7 +1,8 @@
-// Small text helpers: how values are quoted in messages, and which known word a misspelt one is nearest to.
+// Small text helpers: how values stand in messages, and which known word a misspelt one is nearest to.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,5 +20,7 @@ namespace tpubridge {
 
 // The text in double quotes, on one line: quotes, backslashes and control characters escaped.
 [[nodiscard]] std::string quote(std::string_view text);
+
+[[nodiscard]] std::string mb(int64_t bytes);  // "12.3 MB"
 
 }  // namespace tpubridge

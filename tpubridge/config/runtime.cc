@@ -123,9 +123,7 @@ std::shared_ptr<pjrt::Client> open_client(const Config& config) {
   config.check();
   const std::string wanted = plugin_of(config);
   if (!config.runtime.cpu_devices.is_set()) return pjrt::open(wanted);
-  const pjrt::Candidate chosen = pjrt::choose(wanted);
-  const bool cpu =
-      chosen.name == "cpu" || Path(chosen.path).filename().string().find("cpu") != std::string::npos;
+  const bool cpu = pjrt::is_cpu_plugin(pjrt::choose(wanted));
   return pjrt::open(
       wanted, cpu ? pjrt::Values{{"cpu_device_count", config.runtime.cpu_devices.value()}} : pjrt::Values{});
 }

@@ -43,11 +43,6 @@ void watch(const std::vector<pjrt::Buffer>& results) {
 
 }  // namespace
 
-bool runs_in_this_process() {
-  static const bool it = client().platform_name() == "cpu";
-  return it;
-}
-
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                   std::span<const pjrt::Buffer* const> arguments,
                                   std::span<const int64_t> not_donatable) {

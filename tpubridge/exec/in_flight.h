@@ -12,8 +12,6 @@
 
 namespace tpubridge::exec {
 
-[[nodiscard]] bool runs_in_this_process();  // on its threads, in its memory: the CPU plugin
-
 [[nodiscard]] std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                                 std::span<const pjrt::Buffer* const> arguments,
                                                 std::span<const int64_t> not_donatable = {});

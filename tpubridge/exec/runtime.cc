@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "tpubridge/base/errors.h"
-#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/opener.h"
@@ -61,6 +60,11 @@ pjrt::Client& client() {
   }();
   check_process();
   return **opened;
+}
+
+bool runs_in_this_process() {
+  static const bool it = client().platform_name() == "cpu";
+  return it;
 }
 
 int device_count() { return static_cast<int>(client().addressable_devices().size()); }

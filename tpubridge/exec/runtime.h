@@ -20,6 +20,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 [[nodiscard]] pjrt::Client& client();
 [[nodiscard]] int device_count();  // opens the client
 [[nodiscard]] const pjrt::Device& device(int index);
+[[nodiscard]] bool runs_in_this_process();  // on its threads, in its memory: the CPU plugin
 
 // A buffer as the trace holds it. Counted in the live bytes of metrics().
 struct BufferData : trace::DeviceData {

@@ -165,9 +165,10 @@ void append_hex(std::string& out, std::span<const std::byte> bytes, uint8_t mask
 
 Value constant(Builder& b, const Type* type, Scalar v) {
   const DType t = type->shape.dtype;
-  return emit(b, type, [&](std::string& out) {
+  const Value result = emit(b, type, [&](std::string& out) {
     if (type->shape.elements() != 0 || t == DType::token) append_scalar(out, t, v);
   });
+  return Op::defined(result, {.op = kConstant, .operands = {}, .scalar = v});
 }
 
 Value dense(Builder& b, const Shape& shape, std::span<const std::byte> bytes) {
@@ -205,7 +206,8 @@ Value iota(Builder& b, const Shape& shape, int64_t dim) {
   if (shape.dtype == DType::pred || shape.dtype == DType::token)
     fail(op, "takes no pred and no token", {{"result", shape.str()}});
   check_dim(op, "the iota dimension", dim, shape.rank());
-  return Op(op, b, {}).number("iota_dimension", dim, "i64").result(b.type(shape));
+  return Op::defined(Op(op, b, {}).number("iota_dimension", dim, "i64").result(b.type(shape)),
+                     {op, {}, {dim}});
 }
 
 }  // namespace tpubridge::hlo

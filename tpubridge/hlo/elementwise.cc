@@ -37,24 +37,33 @@ void check_kind(std::string_view op, const Value& x, unsigned kinds) {
     fail(op, fmt::format("takes no {} (it takes: {})", name(x.dtype()), names(kinds)), x);
 }
 
-Value unary(std::string_view op, Value x, unsigned kinds) {
-  check_kind(op, x, kinds);
-  return Op(op, {x}).result(x.type());
+// The last operand has the result's dimensions.
+Value elementwise(std::string_view op, Values operands, DType dtype, std::string attributes = {}) {
+  const Value result = Op(op, operands).attributes(attributes).result(dtype, operands.back().dims());
+  return Op::defined(
+      result,
+      {.op = op, .operands = std::move(operands), .elementwise = true, .attributes = std::move(attributes)});
 }
 
 Value unary_to(std::string_view op, Value x, unsigned kinds, DType dtype) {
   check_kind(op, x, kinds);
-  return Op(op, {x}).result(dtype, x.dims());
+  return elementwise(op, {x}, dtype);
 }
+Value unary(std::string_view op, Value x, unsigned kinds) { return unary_to(op, x, kinds, x.dtype()); }
 
 Value binary(std::string_view op, Value lhs, Value rhs, unsigned kinds) {
   check_same_type(op, lhs, rhs);
   if (!(kind(lhs.dtype()) & kinds))
     fail(op, fmt::format("takes no {} (it takes: {})", name(lhs.dtype()), names(kinds)), lhs, rhs);
-  return Op(op, {lhs, rhs}).result(lhs.type());
+  return elementwise(op, {lhs, rhs}, lhs.dtype());
 }
 
 }  // namespace
+
+Value once_more(Value result, List<Value> operands) {
+  const Definition& d = *definition_of(result);
+  return elementwise(d.op, {operands.begin(), operands.end()}, result.dtype(), d.attributes);
+}
 
 Value abs(Value x) { return unary_to("stablehlo.abs", x, kSigned | kMath, real_dtype(x.dtype())); }
 Value cbrt(Value x) { return unary("stablehlo.cbrt", x, kMath); }
@@ -122,12 +131,10 @@ Value compare(Value lhs, Value rhs, Direction direction, Order order) {
                                 : k & kMath           ? "#stablehlo<comparison_type FLOAT>"
                                 : k & kSigned         ? "#stablehlo<comparison_type SIGNED>"
                                                       : "#stablehlo<comparison_type UNSIGNED>";
-  std::string text = "#stablehlo<comparison_direction ";
-  text.append(directions.at(static_cast<size_t>(direction))) += '>';
-  return Op(op, {lhs, rhs})
-      .attr("compare_type", type)
-      .attr("comparison_direction", text)
-      .result(DType::pred, lhs.dims());
+  return elementwise(
+      op, {lhs, rhs}, DType::pred,
+      fmt::format("compare_type = {}, comparison_direction = #stablehlo<comparison_direction {}>", type,
+                  directions.at(static_cast<size_t>(direction))));
 }
 
 Value select(Value pred, Value on_true, Value on_false) {
@@ -138,7 +145,7 @@ Value select(Value pred, Value on_true, Value on_false) {
          {{"pred", pred.shape().str()},
           {"on_true", on_true.shape().str()},
           {"on_false", on_false.shape().str()}});
-  return Op(op, {pred, on_true, on_false}).result(on_true.type());
+  return elementwise(op, {pred, on_true, on_false}, on_true.dtype());
 }
 
 Value clamp(Value min, Value x, Value max) {
@@ -155,7 +162,7 @@ Value convert(Value x, DType dtype) {
   static constexpr std::string_view op = "stablehlo.convert";
   check_kind(op, x, kAny);
   if (!kind(dtype)) fail(op, fmt::format("cannot convert to {}", name(dtype)), x);
-  return Op(op, {x}).result(dtype, x.dims());
+  return elementwise(op, {x}, dtype);
 }
 
 Value bitcast_convert(Value x, DType dtype) {

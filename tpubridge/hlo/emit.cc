@@ -106,8 +106,21 @@ Value Op::make(Builder& b, const Type* type) {
   return {&b, type, b.s_->next_id++, b.s_->frame->scopes.back()};
 }
 
-std::unordered_map<uint32_t, Transposition>& Op::transpositions(Value v) {
-  return v.builder().s_->transpositions;
+Value Op::defined(Value result, Definition how) {
+  result.builder().s_->definitions.emplace(result.id(), std::move(how));
+  return result;
+}
+
+const Definition* Op::definition(Value v) {
+  const auto& all = v.builder().s_->definitions;
+  const auto it = all.find(v.id());
+  return it == all.end() ? nullptr : &it->second;
+}
+
+const Definition* definition_of(Value v) { return Op::definition(v); }
+bool made_by(const Definition* d, std::string_view op) {
+  static constexpr std::string_view dialect = "stablehlo.";
+  return d && d->op.starts_with(dialect) && d->op.substr(dialect.size()) == op;
 }
 
 // Most ops have one result: it is written in front at once, and mended at the end where there are others.
@@ -172,6 +185,11 @@ Op& Op::number(std::string_view key, int64_t n, std::string_view type) {
   std::string& out = open(key);
   append_int(out, n);
   out.append(" : ").append(type);
+  return *this;
+}
+
+Op& Op::attributes(std::string_view text) {
+  if (!text.empty()) enter(Part::attributes).append(text);
   return *this;
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tpubridge/hlo/builder.h"
-#include "tpubridge/hlo/transposition.h"
+#include "tpubridge/hlo/definition.h"
 
 namespace tpubridge::hlo {
 
@@ -63,9 +63,9 @@ struct BuilderState {
   std::unordered_map<std::string, Function> functions;  // addresses stay
   std::string function_text;
   std::unordered_set<Type, TypeHash, TypeEqual> types;
-  std::unordered_map<uint32_t, Transposition> transpositions;  // by the id of the result
-  std::vector<const Type*> operand_types;                      // of the ops being written, as a stack
-  std::vector<std::string> locations;                          // #loc1 is locations[0]
+  std::unordered_map<uint32_t, Definition> definitions;  // by the id of the result
+  std::vector<const Type*> operand_types;                // of the ops being written, as a stack
+  std::vector<std::string> locations;                    // #loc1 is locations[0]
   std::unordered_map<std::string, uint32_t> location_ids;
   uint32_t location = 0;  // 0: none
   uint32_t next_id = 0, next_scope = 0;
@@ -85,6 +85,7 @@ class Op {
   Op& attr(std::string_view key, std::string_view text);
   Op& number(std::string_view key, int64_t n, std::string_view type);  // key = n : i64
   Op& flag(std::string_view key, bool value);
+  Op& attributes(std::string_view text);                                                  // key = text, …
   Op& list(std::string_view key, List<int64_t> items);                                    // array<i64: 1, 2>
   Op& bools(std::string_view key, const std::vector<bool>& items);                        // array<i1: true>
   Op& table(std::string_view key, const std::vector<std::pair<int64_t, int64_t>>& rows);  // dense<[[0, 1]]>
@@ -110,7 +111,9 @@ class Op {
                          std::string_view return_op);
   static void check_operand(std::string_view op, const Builder& b, const Value& v);
   static Value make(Builder& b, const Type* type);
-  static std::unordered_map<uint32_t, Transposition>& transpositions(Value v);  // of its program
+  // Writes down how a result was made.
+  static Value defined(Value result, Definition how);
+  static const Definition* definition(Value v);
 
  private:
   enum class Part { operands, attributes, regions, extras };

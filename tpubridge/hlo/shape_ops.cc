@@ -38,7 +38,8 @@ Value broadcast_in_dim(Value x, List<int64_t> result_dims, List<int64_t> dims) {
            fmt::format("dimension {} of size {} cannot become dimension {} of size {}", i, from, dims[i], to),
            {{"operand", x.shape().str()}, {"result", dims_str(result_dims)}});
   }
-  return Op(op, {x}).list("broadcast_dimensions", dims).result(x.dtype(), result_dims);
+  const Value result = Op(op, {x}).list("broadcast_dimensions", dims).result(x.dtype(), result_dims);
+  return Op::defined(result, {op, {x}, {dims.begin(), dims.end()}});
 }
 
 Value reshape(Value x, List<int64_t> dims) {
@@ -48,7 +49,7 @@ Value reshape(Value x, List<int64_t> dims) {
   if (type->shape.elements() != x.elements())
     fail(op, fmt::format("{} elements cannot become {}", x.elements(), type->shape.elements()),
          {{"operand", x.shape().str()}, {"result", type->shape.str()}});
-  return Op(op, {x}).result(type);
+  return Op::defined(Op(op, {x}).result(type), {op, {x}});
 }
 
 Value transpose(Value x, List<int64_t> permutation) {
@@ -60,14 +61,7 @@ Value transpose(Value x, List<int64_t> permutation) {
   dims.reserve(permutation.size());
   for (const int64_t d : permutation) dims.push_back(x.dim(d));
   const Value result = Op(op, {x}).list("permutation", permutation).result(x.dtype(), dims);
-  Op::transpositions(result).emplace(result.id(), Transposition{x, {permutation.begin(), permutation.end()}});
-  return result;
-}
-
-const Transposition* transposition_of(Value v) {
-  const auto& all = Op::transpositions(v);
-  const auto it = all.find(v.id());
-  return it == all.end() ? nullptr : &it->second;
+  return Op::defined(result, {op, {x}, {permutation.begin(), permutation.end()}});
 }
 
 Value reverse(Value x, List<int64_t> dims) {
@@ -97,11 +91,13 @@ Value slice(Value x, List<int64_t> starts, List<int64_t> limits, List<int64_t> s
     const int64_t length = limits[i] - starts[i];
     dims.push_back(length == 0 ? 0 : (length - 1) / strides[i] + 1);
   }
-  return Op(op, {x})
-      .list("start_indices", starts)
-      .list("limit_indices", limits)
-      .list("strides", strides)
-      .result(x.dtype(), dims);
+  const Value result = Op(op, {x})
+                           .list("start_indices", starts)
+                           .list("limit_indices", limits)
+                           .list("strides", strides)
+                           .result(x.dtype(), dims);
+  const bool dense = std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s == 1; });
+  return dense ? Op::defined(result, {op, {x}, {starts.begin(), starts.end()}}) : result;
 }
 
 Value concatenate(List<Value> operands, int64_t dim) {
@@ -180,7 +176,8 @@ Value dynamic_update_slice(Value x, Value update, List<Value> starts) {
       fail(op, fmt::format("the update is larger than the operand in dimension {}", i), x, update);
   Values operands = {x, update};
   operands.insert(operands.end(), starts.begin(), starts.end());
-  return Op(op, operands).result(x.type());
+  const Value result = Op(op, operands).result(x.type());
+  return Op::defined(result, {op, std::move(operands)});
 }
 
 }  // namespace tpubridge::hlo

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/pieces.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -49,7 +50,11 @@ void with_alpha(Context& c) {
   if (!unit) b = hlo::multiply(b, expand(c.in(alpha, t), b.dims()));
   c.result(F(a, b));
 }
-void add(Context& c) { with_alpha<hlo::add>(c); }
+Value sum_of(Value a, Value b) {
+  const auto whole = side_by_side(a, b);
+  return whole ? *whole : hlo::add(a, b);
+}
+void add(Context& c) { with_alpha<sum_of>(c); }
 void sub(Context& c) { with_alpha<hlo::subtract>(c); }
 
 Value not_zero_and_signs_differ(Value r, Value b) {

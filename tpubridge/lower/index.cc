@@ -108,6 +108,19 @@ void scatter(Context& c) {
       Add ? hlo::scatter(x, places, flat, d, Reducer::add) : hlo::scatter_set(x, places, flat, d), dims));
 }
 
+// One slice of x along `axis` overwritten, as a cache of keys and values is by each token: an update in place
+// that XLA puts together with what computes the slice, where a scatter is a kernel of its own. As there, a
+// place outside of x is left out.
+Value with_slice(Value x, Value index, Value slice, int64_t axis) {
+  const Value at = reshaped(index, {}), zero = like(at, 0);
+  const Value inside = hlo::and_(hlo::compare(at, zero, Direction::ge),
+                                 hlo::compare(at, like(at, x.dim(axis)), Direction::lt));
+  std::vector<Value> starts(static_cast<size_t>(x.rank()), zero);
+  starts[static_cast<size_t>(axis)] = at;
+  const Value old = hlo::dynamic_slice(x, starts, slice.dims());
+  return hlo::dynamic_update_slice(x, hlo::select(expand(inside, slice.dims()), slice, old), starts);
+}
+
 // self, dim, index, source, [alpha]
 template <bool Add>
 void index_put_slices(Context& c) {
@@ -115,6 +128,11 @@ void index_put_slices(Context& c) {
   const Value x = c.in(0, t), index = c.in(2);
   const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
   Value source = c.in(3, t);
+  if (!Add && x.rank() > 0 && index.elements() == 1) {
+    Dims slice = x.dims();
+    slice[static_cast<size_t>(axis)] = 1;
+    return c.result(with_slice(x, index, reshaped(source, slice), axis));
+  }
   if (Add) source = hlo::multiply(source, expand(c.in(4, t), source.dims()));
   hlo::ScatterDims d;
   d.update_window_dims = others({axis}, x.rank());

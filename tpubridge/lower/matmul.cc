@@ -1,7 +1,8 @@
 // Matrix products.
+#include "tpubridge/hlo/definition.h"
 #include "tpubridge/hlo/linalg.h"
-#include "tpubridge/hlo/transposition.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/padded.h"
 #include "tpubridge/lower/precision.h"
 
 namespace tpubridge::lower {
@@ -10,11 +11,11 @@ namespace {
 // Reads what was transposed in its own order instead: a product can contract any dimension, and for one row
 // XLA would write the transposed matrix out. At most one dimension of v is neither contracted nor a batch.
 Value without_transposition(Value v, Dims& contract, Dims& batch) {
-  const hlo::Transposition* t = hlo::transposition_of(v);
-  if (!t) return v;
+  const hlo::Definition* how = hlo::definition_of(v);
+  if (!hlo::made_by(how, "transpose")) return v;
   for (Dims* dims : {&contract, &batch})
-    for (int64_t& d : *dims) d = t->permutation[static_cast<size_t>(d)];
-  return t->of;
+    for (int64_t& d : *dims) d = how->numbers[static_cast<size_t>(d)];
+  return how->operands[0];
 }
 
 bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
@@ -50,11 +51,7 @@ int64_t aligned(int64_t size) {
   const int64_t step = size < 1024 ? 8 : 64;
   return (size + step - 1) / step * step;
 }
-Value padded(Value v) {
-  const int64_t rows = aligned(v.dim(0)) - v.dim(0), columns = aligned(v.dim(1)) - v.dim(1);
-  if (rows == 0 && columns == 0) return v;
-  return hlo::pad(v, fill(v.builder(), v.dtype(), {}, 0), {0, 0}, {rows, columns});
-}
+Value padded(Value v) { return with_zeros(v, {aligned(v.dim(0)), aligned(v.dim(1))}); }
 
 Value matrix_product(const Context& c, Value a, Value b, bool sums = false) {
   const hlo::DotDims dims{.lhs_contract = {1}, .rhs_contract = {0}};

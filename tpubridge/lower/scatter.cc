@@ -11,11 +11,11 @@ namespace {
 using hlo::Direction;
 using hlo::Reducer;
 
-struct Kind {
+struct Joining {
   Reducer reducer;
   hlo::Scalar neutral;
 };
-Kind kind_of(const std::string& name, DType t) {
+Joining kind_of(const std::string& name, DType t) {
   if (name == "prod") return {Reducer::multiply, 1};
   if (name == "amax") return {Reducer::maximum, hlo::lowest(t)};
   if (name == "amin") return {Reducer::minimum, hlo::highest(t)};
@@ -45,7 +45,7 @@ void scatter_reduce(Context& c) {
   const DType t = opmath_of(c.out().dtype);
   const bool include = c.flag(5);
   const std::string name = c.text(4);
-  const Kind kind = kind_of(name, t);
+  const Joining kind = kind_of(name, t);
   Value x = c.in(0, t), index = c.in(2), source = c.in(3, t);
   if (x.rank() == 0) x = reshaped(x, {1});
   if (index.rank() == 0) index = reshaped(index, {1});

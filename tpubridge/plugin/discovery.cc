@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string file_of(const Candidate& plugin) { return fs::path(plugin.path).filename().string(); }
+
 bool is_file(const fs::path& p) {
   std::error_code ignored;
   return fs::is_regular_file(p, ignored);
@@ -200,13 +202,15 @@ Candidate choose(const std::string& wanted) {
                     std::move(details), "`tpubridge doctor` explains each step of the search");
 }
 
+bool is_cpu_plugin(const Candidate& plugin) {
+  return plugin.name == "cpu" || file_of(plugin).find("cpu") != std::string::npos;
+}
+
 Values standard_options(const Candidate& plugin) {
   Values out;
-  const std::string file = std::filesystem::path(plugin.path).filename().string();
-  // Also where it is named by its path: by itself it would take four devices, and as many threads.
-  if (plugin.source == kEmbedded || file.starts_with("xla_cpu_pjrt"))
-    out["cpu_device_count"] = cpu_device_count();
-  if (file.find("cuda") != std::string::npos && !env::flag("TPUBRIDGE_PREALLOCATE"))
+  // By itself it would take four devices, and as many threads.
+  if (is_cpu_plugin(plugin)) out["cpu_device_count"] = cpu_device_count();
+  if (file_of(plugin).find("cuda") != std::string::npos && !env::flag("TPUBRIDGE_PREALLOCATE"))
     out["preallocate"] = false;
   return out;
 }

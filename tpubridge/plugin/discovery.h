@@ -28,6 +28,7 @@ struct Candidate {
 // The chosen candidate. Throws PluginError (TPUNotAvailableError for "tpu") that lists what was looked at.
 [[nodiscard]] Candidate choose(const std::string& wanted = {});
 
+[[nodiscard]] bool is_cpu_plugin(const Candidate& plugin);  // the embedded one, or one so named
 // How many virtual devices the embedded CPU plugin gets where nobody says: TPUBRIDGE_CPU_DEVICES, else
 // CPU_NUM_DEVICES, else 1.
 [[nodiscard]] int64_t cpu_device_count();

@@ -1,8 +1,7 @@
 // The trainer's parts one by one: a step, a prediction, figures, the model in a file.
 #include <torch/nn/module.h>
 
-#include <cstdio>
-
+#include "tpubridge/base/text.h"
 #include "tpubridge/device/api.h"
 #include "tpubridge/device/bytes.h"
 #include "tpubridge/exec/ledger.h"
@@ -26,12 +25,6 @@ void wait_for(const at::Device& device) {
   if (device.is_cpu()) return;
   sync();
   sync({at::full({}, 1.5, at::TensorOptions(device)).neg()});
-}
-
-std::string mb(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
 }
 
 struct ModelBytes {
