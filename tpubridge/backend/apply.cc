@@ -75,7 +75,7 @@ Applied apply(const Config& given) {
   for (const auto& r : problems.reports)
     if (r.status == ValidationStatus::warning) log::info("config.doubtful", {{"what", r.message}});
   const exec::Lock lock(exec::mutex());
-  exec::programs() = std::move(programs);
+  exec::set_programs(std::move(programs));
   exec::set_compile_options(std::move(options));
   exec::set_cache_capacity(static_cast<size_t>(tpu.cache_max_size.value()));
   exec::set_graph_limit(c.runtime.graph_limit);

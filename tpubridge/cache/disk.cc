@@ -34,8 +34,8 @@ DiskCounts disk_counts() {
   const std::lock_guard lock(counters().mutex);
   return counters().counts;
 }
-void count_hit(double seconds_saved) {
-  count([&](DiskCounts& c) { ++c.hits, c.seconds_saved += seconds_saved; });
+void count_hit(double seconds_saved, bool ahead) {
+  count([&](DiskCounts& c) { ++c.hits, c.ahead += ahead ? 1 : 0, c.seconds_saved += seconds_saved; });
 }
 void count_miss() {
   count([](DiskCounts& c) { ++c.misses; });

@@ -18,9 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEntry = ".program", kLock = ".lock", kTemporary = ".tmp";
+constexpr std::string_view kEntry = ".program", kLock = ".lock", kTemporary = ".tmp", kStart = ".start";
 // A write that is not finished after this long belongs to a process that was killed.
 constexpr int64_t kAbandonedSeconds = 3600;
+constexpr int64_t kForgottenSeconds = 30 * 24 * 3600;  // a command that was not run for so long
 
 // Each name in the folder with its stat.
 void each(const Path& folder, const std::function<void(const Path&, const struct stat&)>& use) {
@@ -58,12 +59,14 @@ std::vector<Found> entries(const Path& folder) {
   return out;
 }
 
-// Locks whose owner was killed (one that can be had at once is removed with it), and files never finished.
+// Locks whose owner was killed (one that can be had at once is removed with it), files never finished, and
+// what commands took that nobody runs any more.
 void remove_litter(const Path& folder) {
   const int64_t now = ::time(nullptr);
   each(folder, [&](const Path& path, const struct stat& info) {
-    if (path.extension() == kTemporary && now - info.st_mtim.tv_sec >= kAbandonedSeconds)
-      unlink_if_there(path);
+    const int64_t age = now - info.st_mtim.tv_sec;
+    if (path.extension() == kTemporary && age >= kAbandonedSeconds) unlink_if_there(path);
+    if (path.extension() == kStart && age >= kForgottenSeconds) unlink_if_there(path);
     if (path.extension() == kLock) (void)FileLock(path, std::chrono::milliseconds(0));
   });
 }
@@ -152,6 +155,9 @@ Removed DiskCache::clear() const {
   Removed removed;
   for (const Found& f : entries(folder_))
     if (unlink_if_there(f.path)) ++removed.entries, removed.bytes += f.bytes;
+  each(folder_, [](const Path& path, const struct stat&) {
+    if (path.extension() == kStart) unlink_if_there(path);
+  });
   remove_litter(folder_);
   return removed;
 }

@@ -13,6 +13,7 @@
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/lru.h"
+#include "tpubridge/cache/ahead.h"
 #include "tpubridge/cache/at_exit.h"
 #include "tpubridge/cache/key.h"
 #include "tpubridge/cache/progress.h"
@@ -63,6 +64,7 @@ struct ProgramCache::State {
   }
   const pjrt::Client client;
   std::shared_ptr<DiskCache> disk;
+  std::unique_ptr<Ahead> ahead;
   const KeyParts target;
   const bool alone;  // no other process takes part in the programs
   std::mutex mutex;
@@ -108,10 +110,20 @@ void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Fo
   }
 }
 
+std::optional<Found> take(Ahead& ahead, const Hash128& key, const std::optional<pjrt::Signature>& signature) {
+  auto loaded = ahead.take(key, signature);
+  if (!loaded) return std::nullopt;
+  count_hit(loaded->compile_seconds - loaded->seconds, true);
+  return Found{std::make_shared<const pjrt::LoadedExecutable>(std::move(loaded->program)), Source::disk,
+               loaded->seconds};
+}
+
 }  // namespace
 
 Found ProgramCache::work(const State& state, const Job& job) {
   std::optional<FileLock> lock;
+  if (state.ahead)
+    if (auto found = take(*state.ahead, job.key, job.signature)) return *found;
   if (state.disk) {
     if (auto found = load(state.client, *state.disk, job.key, job.signature)) return *found;
     // Processes that compile one program together must all do it at the same time.
@@ -135,6 +147,7 @@ Found ProgramCache::work(const State& state, const Job& job) {
 void ProgramCache::finish(State& state, Job& job) {
   try {
     job.found = work(state, job);
+    if (state.ahead) state.ahead->note(job.key, job.found.source == Source::compiler);
   } catch (...) {
     job.error = std::current_exception();
   }
@@ -154,6 +167,13 @@ void ProgramCache::finish(State& state, Job& job) {
 ProgramCache::ProgramCache(const pjrt::Client& client, std::shared_ptr<DiskCache> disk)
     : state_(std::make_shared<State>(client, std::move(disk))) {
   state_->deadline = std::chrono::seconds(*env::integer("TPUBRIDGE_COMPILE_TIMEOUT"));
+}
+
+void ProgramCache::load_ahead(const std::string& command) {
+  if (!state_->disk || !env::flag("TPUBRIDGE_LOAD_AHEAD")) return;
+  state_->ahead =
+      std::make_unique<Ahead>(state_->client, state_->disk, command + state_->target.hash().hex());
+  state_->ahead->start();
 }
 
 Hash128 ProgramCache::key(const pjrt::Program& program, const pjrt::CompileOptions& options) const {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tpubridge/cache/disk.h"
@@ -40,6 +41,10 @@ class ProgramCache {
   [[nodiscard]] Found get(const pjrt::Program& program, const pjrt::CompileOptions& options = {},
                           std::optional<pjrt::Signature> signature = std::nullopt,
                           std::optional<std::chrono::milliseconds> deadline = std::nullopt);
+
+  // Begins to load what this command took first the last time (ahead.h), and writes down what it takes now.
+  // Before the first get; nothing without a disk, or where TPUBRIDGE_LOAD_AHEAD is 0.
+  void load_ahead(const std::string& command);
 
   [[nodiscard]] std::chrono::milliseconds deadline() const;
   std::chrono::milliseconds set_deadline(std::chrono::milliseconds deadline);  // 0: none; returns the old one

@@ -4,10 +4,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <atomic>
 #include <list>
+#include <mutex>
 #include <unordered_map>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/cache/ahead.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -83,9 +86,42 @@ void set_memory(Compiled& c) {
   }
 }
 
-cache::ProgramCache& programs() {
-  static auto* p = new cache::ProgramCache(client());
+namespace {
+
+struct Programs {
+  std::mutex mutex;
+  std::unique_ptr<cache::ProgramCache> it;
+  std::atomic<bool> there{false};
+
+  void set(cache::ProgramCache made) {
+    made.load_ahead(cache::this_command());
+    if (it)
+      *it = std::move(made);
+    else
+      it = std::make_unique<cache::ProgramCache>(std::move(made));
+    there = true;
+  }
+};
+Programs& all_programs() {
+  static auto* p = new Programs;  // as above
   return *p;
+}
+
+}  // namespace
+
+cache::ProgramCache& programs() {
+  auto& p = all_programs();
+  if (!p.there) {
+    auto& opened = client();
+    const std::lock_guard lock(p.mutex);
+    if (!p.there) p.set(cache::ProgramCache(opened));
+  }
+  return *p.it;
+}
+
+void set_programs(cache::ProgramCache programs) {
+  const std::lock_guard lock(all_programs().mutex);
+  all_programs().set(std::move(programs));
 }
 
 Key text_key(const std::string& text, int device) {

@@ -36,6 +36,7 @@ void remember(const Key& structure, const Key& text_key, std::shared_ptr<const C
 
 // What is below: the disk and the compiler, for the client of runtime.h.
 [[nodiscard]] cache::ProgramCache& programs();
+void set_programs(cache::ProgramCache programs);  // in its place
 
 [[nodiscard]] Key text_key(const std::string& text, int device);
 [[nodiscard]] size_t cache_size();

@@ -103,7 +103,7 @@ std::string report() {
       "materialisations  {} ({})\n"
       "programs run      {} ({} without compiling, {} held)\n"
       "compiles          {} ({:.2f} s)\n"
-      "disk cache        {} hits ({:.2f} s saved), {} misses, {} stored, {} bad\n"
+      "disk cache        {} hits ({:.2f} s saved, {} loaded ahead), {} misses, {} stored, {} bad\n"
       "CPU fallbacks     {} ({})\n"
       "data-dependent    {}\n"
       "host to device    {:.1f} MiB\n"
@@ -111,10 +111,10 @@ std::string report() {
       "device memory     {:.1f} MiB live, {:.1f} MiB peak\n"
       "last program      {:.1f} MiB of temporaries\n",
       m.traced_ops, m.materialisation_count(), listed(m.materialisations), m.executions, m.cache_hits,
-      m.cache_entries, m.compiles, m.compile_seconds, m.disk.hits, m.disk.seconds_saved, m.disk.misses,
-      m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks), listed(m.synchronising),
-      mib(m.host_to_device_bytes), mib(m.device_to_host_bytes), mib(m.live_device_bytes),
-      mib(m.peak_device_bytes), mib(m.last_temporary_bytes));
+      m.cache_entries, m.compiles, m.compile_seconds, m.disk.hits, m.disk.seconds_saved, m.disk.ahead,
+      m.disk.misses, m.disk.stores, m.disk.drops, m.fallback_count(), listed(m.fallbacks),
+      listed(m.synchronising), mib(m.host_to_device_bytes), mib(m.device_to_host_bytes),
+      mib(m.live_device_bytes), mib(m.peak_device_bytes), mib(m.last_temporary_bytes));
   std::vector<std::string (*)()> sections;
   {
     const std::lock_guard lock(counters().mutex);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/opener.h"
@@ -67,9 +68,13 @@ bool runs_in_this_process() {
   return it;
 }
 
-int device_count() { return static_cast<int>(client().addressable_devices().size()); }
+int device_count() {
+  (void)programs();  // the first who looks at the devices will want them: they begin to load
+  return static_cast<int>(client().addressable_devices().size());
+}
 
 const pjrt::Device& device(int index) {
+  (void)programs();
   const auto all = client().addressable_devices();
   if (index < 0 || index >= static_cast<int>(all.size()))
     throw TPUDeviceError(fmt::format("there is no device tpu:{}", index),

@@ -112,6 +112,12 @@ class Growth {
 
 Value with_zeros(Value v, const Dims& dims) {
   if (v.dims() == dims) return v;
+  // A transposition stays the last, so that a product can read what is below it.
+  if (const hlo::Definition* how = hlo::definition_of(v); hlo::made_by(how, "transpose")) {
+    Dims below(dims.size());
+    for (size_t i = 0; i < dims.size(); ++i) below[static_cast<size_t>(how->numbers[i])] = dims[i];
+    return hlo::transpose(with_zeros(how->operands[0], below), Dims(how->numbers));
+  }
   Growth growth;
   if (!growth.plan(v, dims) || !growth.saves()) {
     Dims high;

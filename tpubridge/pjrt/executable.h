@@ -60,6 +60,7 @@ class LoadedExecutable {
   [[nodiscard]] const Executable& info() const { return info_; }
   [[nodiscard]] const std::vector<const Device*>& devices() const { return devices_; }  // of this process
   [[nodiscard]] const std::optional<Signature>& signature() const { return signature_; }
+  void set_signature(std::optional<Signature> signature);  // read off the program where empty
   [[nodiscard]] PJRT_LoadedExecutable* raw() const { return raw_.get(); }
 
   // Runs on one device. Returns at once; the outputs carry what goes wrong later. Arguments are checked first

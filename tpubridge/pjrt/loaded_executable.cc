@@ -24,16 +24,21 @@ void refuse_deleted(std::span<const std::span<const Buffer* const>> lists) {
 
 LoadedExecutable::LoadedExecutable(std::shared_ptr<const ClientCore> core, PJRT_LoadedExecutable* raw,
                                    std::optional<Signature> signature)
-    : core_(std::move(core)), raw_(core_->api, raw), signature_(std::move(signature)) {
+    : core_(std::move(core)), raw_(core_->api, raw) {
   const auto program = ask(core_->api, raw, &PJRT_Api::PJRT_LoadedExecutable_GetExecutable);
   info_ = Executable(core_->plugin, program.executable);
   const auto devices = ask(core_->api, raw, &PJRT_Api::PJRT_LoadedExecutable_AddressableDevices);
   for (size_t i = 0; i < devices.num_addressable_devices; ++i)
     devices_.push_back(core_->find(devices.addressable_devices[i]));
-  if (!signature_) signature_ = info_.signature();
-  if (signature_)
-    for (const Shape& shape : signature_->parameters) parameters_.push_back(intern(shape));
+  set_signature(std::move(signature));
   for (const Shape& shape : info_.results()) results_.push_back(intern(shape));
+}
+
+void LoadedExecutable::set_signature(std::optional<Signature> signature) {
+  signature_ = signature ? std::move(signature) : info_.signature();
+  parameters_.clear();
+  if (!signature_) return;
+  for (const Shape& shape : signature_->parameters) parameters_.push_back(intern(shape));
 }
 
 void LoadedExecutable::check(std::span<const Buffer* const> arguments, const Device* device) const {
