@@ -152,9 +152,7 @@ TEST_F(LoadAhead, ClearedWithTheProgramsAndForgottenInTime) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(ThisCommand, NamesTheExecutable) {
-  EXPECT_THAT(this_command(), testing::HasSubstr("test_cache"));
-}
+TEST(ThisCommand, NamesTheExecutable) { EXPECT_THAT(this_command(), testing::HasSubstr("test_cache")); }
 
 }  // namespace
 }  // namespace tpubridge::cache

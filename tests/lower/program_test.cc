@@ -99,6 +99,22 @@ TEST(Program, PiecesThatCoverTheWholeAreNotAdded) {
   for (const auto& y : {gap, twice, more}) EXPECT_THAT(text(y), testing::Not(HasSubstr(concatenated)));
 }
 
+// A row of the gradient has one element that is not zero: its sum needs no pass over the row.
+TEST(Program, TheGradientOfACrossEntropySumsNoRows) {
+  const Shape rows{DType::f32, {4, 5}}, one{DType::f32, {}};
+  const auto y = leaf(rows), target = leaf({DType::s64, {4}}), g = leaf(one), weight = leaf(one);
+  const trace::Arg none, mean{int64_t{1}}, axis{int64_t{1}}, ignore{int64_t{-100}};
+  const auto gradient = [&](const trace::Value& dy) {
+    return program(trace::collect({Node::make(find("_log_softmax_backward_data"), {dy, y},
+                                              {Ref{0}, Ref{1}, axis, DType::f32}, {rows}, 0, DType::f32)}),
+                   {});
+  };
+  const auto dy = Node::make(find("nll_loss_backward"), {g, y, target, weight},
+                             {Ref{0}, Ref{1}, Ref{2}, none, mean, ignore, Ref{3}}, {rows}, 0, DType::f32);
+  EXPECT_THAT(gradient(dy), testing::Not(HasSubstr("stablehlo.reduce")));
+  EXPECT_THAT(gradient(multiply(dy, y)), HasSubstr("stablehlo.reduce"));
+}
+
 std::string attention_text(DType type, int64_t width, bool causal, Platform platform) {
   const Shape shape{type, {2, 4, 64, width}};
   const auto q = leaf(shape), k = leaf(shape), v = leaf(shape);

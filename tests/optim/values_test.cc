@@ -194,7 +194,7 @@ TEST(Optim, WrongArgumentsAreTypedErrors) {
   EXPECT_THROW(optim::Adam(one, optim::AdamOptions(0.1).betas({0.9, 1.5})), ArgumentError);
   EXPECT_THROW(optim::SGD(one, optim::SGDOptions(0.1).nesterov(true)), ArgumentError);
   EXPECT_THROW(optim::SGD(Tensors{torch::zeros({2}, torch::kLong)}, 0.1), ArgumentError);
-  EXPECT_THROW(optim::warmup_linear(5, 5), ArgumentError);
+  EXPECT_THROW((void)optim::warmup_linear(5, 5), ArgumentError);
   auto host = torch::ones({2}).requires_grad_();
   optim::SGD opt(Tensors{host}, 0.1);
   host.sum().backward();

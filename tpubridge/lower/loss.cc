@@ -1,6 +1,7 @@
 // Loss functions that arrive as ops of their own.
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/one_hot.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -39,14 +40,11 @@ Nll nll(const Context& c, size_t self, size_t target, size_t weight, size_t igno
     r.x = reshaped(r.x, {1, r.x.dim(0)});
     y = reshaped(y, {1});
   }
-  const Dims rest = others({1}, r.x.rank());
   const Value kept = hlo::compare(y, like(y, c.integer(ignore)), Direction::ne);
   const Value inside = hlo::and_(hlo::compare(y, like(y, 0), Direction::ge),
                                  hlo::compare(y, like(y, r.x.dim(1)), Direction::lt));
   r.counts = hlo::and_(kept, inside);
-  const Value cls = hlo::iota(c.b, Shape{DType::s64, r.x.dims()}, 1);
-  r.hot = hlo::and_(hlo::compare(cls, spread(y, r.x.dims(), rest), Direction::eq),
-                    spread(kept, r.x.dims(), rest));
+  r.hot = hot_mask(y, r.counts, r.x.dims(), 1);
   r.target = y;
   if (c.has(weight)) {
     const Value w = spread(c.in(weight, t), r.x.dims(), {1});

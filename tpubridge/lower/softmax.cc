@@ -1,5 +1,6 @@
 // Softmax and log-softmax, with gradients.
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/one_hot.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -43,7 +44,9 @@ void softmax_backward(Context& c) {
 void log_softmax_backward(Context& c) {
   const Value g = wide(c, 0), y = wide(c, 1);
   const Rows r = rows_of(c, y, 2);
-  c.result(hlo::subtract(g, hlo::multiply(hlo::exponential(y), r.along(sum(g, r.axis)))));
+  const auto hot = r.axis.empty() ? std::nullopt : sum_of_hot(g, r.axis[0]);
+  const Value total = hot ? *hot : sum(g, r.axis);
+  c.result(hlo::subtract(g, hlo::multiply(hlo::exponential(y), r.along(total))));
 }
 
 }  // namespace
