@@ -132,14 +132,18 @@ TEST_F(ConfigManager, WaitsAtIntervals) {
 }
 
 TEST(ConfigManagerOnATpu, ErrorsThatPassAreTriedAgain) {
-  for (const auto& [times, retries, works] : {std::tuple{2, 3, true}, {2, 1, false}})
-    expect_in_new_process([times, retries, works]() -> std::string {
+  struct Case {
+    int times, retries;
+    bool works;
+  };
+  for (const Case& it : {Case{2, 3, true}, {2, 1, false}})
+    expect_in_new_process([it]() -> std::string {
       const pjrt::FakePlugin fake("generation=v5e,chips=1");
       setenv("TPUBRIDGE_PLUGIN", fake.path().c_str(), 1);
-      fake.configure("fail=execute_error:times=" + std::to_string(times));
-      TPUConfigManager m({.max_retries = retries});
-      if (m.initialize_tpu_environment() != works) return works ? m.problem() : "it gave up too late";
-      return works == m.problem().empty() ? "" : "the problem is not told";
+      fake.configure("fail=execute_error:times=" + std::to_string(it.times));
+      TPUConfigManager m({.max_retries = it.retries});
+      if (m.initialize_tpu_environment() != it.works) return it.works ? m.problem() : "it gave up too late";
+      return it.works == m.problem().empty() ? "" : "the problem is not told";
     });
 }
 

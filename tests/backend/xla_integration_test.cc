@@ -248,7 +248,9 @@ TEST(XLAOnATpu, DevicesOfOtherProcessesAreNotLeftOut) {
     const pjrt::FakePlugin fake("generation=v5e,chips=8,hosts=2");
     Config c;
     c.runtime.plugin = fake.path();
-    const auto [m, distributed, o] = create_xla_integration(c);
+    const auto made = create_xla_integration(c);
+    const auto& m = made.device_manager;
+    const auto& distributed = made.distributed;
     if (!distributed.is_distributed() || m->world_size() != 8) return "the world has eight";
     std::vector<Tensor> in;
     for (const auto& d : m->devices()) in.push_back(torch::ones({2}, d));
