@@ -48,6 +48,7 @@ TEST_F(CheckIndices, EveryOpWithIndices) {
       [&] { (void)x.scatter_reduce(0, column, source, "amax"); },
       [&] { (void)x.index_add(0, bad, source); },
       [&] { (void)x.index_copy(0, bad, source); },
+      [&] { (void)x.index_fill(0, bad, 1.0); },
       [&] { (void)torch::embedding(x, bad); },
       [&] { y.index_put_({bad}, source); },
       [&] {
@@ -66,6 +67,8 @@ TEST_F(CheckIndices, EveryOpWithIndices) {
 TEST_F(CheckIndices, WhatIsInRangeIsLetThrough) {
   const auto host = x.cpu();
   expect_close(x.index({places({-5, 4})}), host.index({torch::tensor({-5, 4})}));
+  expect_close(x.index_fill(0, places({-5, 4}), 1.5), host.index_fill(0, torch::tensor({-5, 4}), 1.5));
+  expect_close(x.index_fill(0, places({-2}), 1.5), host.index_fill(0, torch::tensor({-2}), 1.5));
   expect_close(x.index_select(1, places({1, 0, 1})), host.index_select(1, torch::tensor({1, 0, 1})));
   expect_close(torch::nll_loss(x, places({0, 1, -100, 0, 1})),
                torch::nll_loss(host, torch::tensor({0, 1, -100, 0, 1})));

@@ -25,6 +25,8 @@ constexpr IndexRule kRules[] = {
     {"index_select", Form::along, 0, 2, 1},
     {"index_add", Form::along, 0, 2, 1},
     {"index_copy", Form::along, 0, 2, 1},
+    {"index_fill.int_Scalar", Form::along, 0, 2, 1, false, true},
+    {"index_fill.int_Tensor", Form::along, 0, 2, 1, false, true},
     {"embedding", Form::rows, 0, 1},
     {"embedding_dense_backward", Form::rows, 2, 1, 0, true},
     {"_embedding_bag", Form::rows, 0, 1},
@@ -106,7 +108,7 @@ void check_indices(const c10::OperatorHandle& op, const IndexRule& rule, c10::Ar
   const at::Tensor& source = args[rule.source].toTensor();
   const int64_t dim = wrapped(args[rule.dim].toInt(), source.dim());
   if (source.dim() > 0 && (dim < 0 || dim >= source.dim())) return;  // the op itself says what is wrong
-  check(op, index.toTensor(), dim, source.dim() ? source.size(dim) : 1, /*negative=*/false);
+  check(op, index.toTensor(), dim, source.dim() ? source.size(dim) : 1, rule.negative);
 }
 
 }  // namespace tpubridge::device

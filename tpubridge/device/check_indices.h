@@ -18,6 +18,7 @@ struct IndexRule {
   size_t index = 1;             // the indices
   size_t dim = 1;               // the dimension (along); the entry to ignore (targets)
   bool source_is_size = false;  // argument `source` is the number of rows itself
+  bool negative = false;        // along: places may count from the end
 };
 
 [[nodiscard]] const IndexRule* index_rule(std::string_view row);  // null for ops without indices

@@ -25,6 +25,7 @@ struct Definition {
 // Null where nothing was written down: an argument, a product, a reduction, …
 [[nodiscard]] const Definition* definition_of(Value v);
 [[nodiscard]] bool made_by(const Definition* d, std::string_view op);  // "slice" for stablehlo.slice
+[[nodiscard]] bool is_zero(Value v);                                   // a constant of zeros, however shaped
 
 // The same elementwise op over other operands, with the same element type of its result.
 [[nodiscard]] Value once_more(Value result, List<Value> operands);

@@ -117,12 +117,6 @@ const Definition* Op::definition(Value v) {
   return it == all.end() ? nullptr : &it->second;
 }
 
-const Definition* definition_of(Value v) { return Op::definition(v); }
-bool made_by(const Definition* d, std::string_view op) {
-  static constexpr std::string_view dialect = "stablehlo.";
-  return d && d->op.starts_with(dialect) && d->op.substr(dialect.size()) == op;
-}
-
 // Most ops have one result: it is written in front at once, and mended at the end where there are others.
 Op::Op(std::string_view name, Builder& b, List<Value> operands)
     : b_(b),

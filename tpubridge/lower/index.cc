@@ -121,25 +121,37 @@ Value with_slice(Value x, Value index, Value slice, int64_t axis) {
   return hlo::dynamic_update_slice(x, hlo::select(expand(inside, slice.dims()), slice, old), starts);
 }
 
-// self, dim, index, source, [alpha]
-template <bool Add>
-void index_put_slices(Context& c) {
-  const DType t = Add ? opmath_of(c.out().dtype) : c.out().dtype;
-  const Value x = c.in(0, t), index = c.in(2);
-  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
-  Value source = c.in(3, t);
-  if (!Add && x.rank() > 0 && index.elements() == 1) {
-    Dims slice = x.dims();
-    slice[static_cast<size_t>(axis)] = 1;
-    return c.result(with_slice(x, index, reshaped(source, slice), axis));
-  }
-  if (Add) source = hlo::multiply(source, expand(c.in(4, t), source.dims()));
+hlo::ScatterDims slice_scatter(int64_t axis, int64_t rank) {
   hlo::ScatterDims d;
-  d.update_window_dims = others({axis}, x.rank());
+  d.update_window_dims = others({axis}, rank);
   d.inserted_window_dims = d.scatter_dims_to_operand_dims = {axis};
   d.index_vector_dim = 1;
-  const Value flat = reshaped(index, {index.elements()});
-  c.result(Add ? hlo::scatter(x, flat, source, d, Reducer::add) : hlo::scatter_set(x, flat, source, d));
+  return d;
+}
+
+// self, dim, index, source, alpha
+void index_add(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const Value x = c.in(0, t), index = c.in(2), source = c.in(3, t);
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
+  c.result(hlo::scatter(x, reshaped(index, {index.elements()}),
+                        hlo::multiply(source, expand(c.in(4, t), source.dims())),
+                        slice_scatter(axis, x.rank()), Reducer::add));
+}
+
+// self, dim, index, then the slices, or one value for all of them
+template <bool Fill>
+void index_set(Context& c) {
+  const DType t = c.out().dtype;
+  const Value x = c.in(0, t);
+  if (x.rank() == 0) return c.result(reshaped(c.in(3, t), {}));
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
+  const Value index = Fill ? wrapped_index(c.in(2), x.dim(axis)) : c.in(2);
+  Dims dims = x.dims();
+  dims[static_cast<size_t>(axis)] = index.elements();
+  const Value slices = Fill ? expand(c.in(3, t), dims) : reshaped(c.in(3, t), dims);
+  if (index.elements() == 1) return c.result(with_slice(x, index, slices, axis));
+  c.result(hlo::scatter_set(x, reshaped(index, {index.elements()}), slices, slice_scatter(axis, x.rank())));
 }
 
 // Advanced indexing by integer tensors: which axes are indexed, and where their common dimensions go.
@@ -253,8 +265,10 @@ std::span<const Row> index_rows() {
       {{"scatter.src"}, scatter<false>},
       {{"scatter.value"}, scatter<false>},
       {{"scatter_add"}, scatter<true>},
-      {{"index_add"}, index_put_slices<true>},
-      {{"index_copy"}, index_put_slices<false>},
+      {{"index_add"}, index_add},
+      {{"index_copy"}, index_set<false>},
+      {{"index_fill.int_Scalar"}, index_set<true>, composite, like_first},
+      {{"index_fill.int_Tensor"}, index_set<true>, composite, like_first},
       {{"index.Tensor"},
        index,
        plain,

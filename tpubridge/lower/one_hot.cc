@@ -13,12 +13,6 @@ Value before_spread(Value v, const Dims& rest) {
   return hlo::made_by(how, "broadcast_in_dim") && how->numbers == rest ? how->operands[0] : Value();
 }
 
-bool is_zero(Value v) {
-  const hlo::Definition* how = hlo::definition_of(v);
-  if (!how || !how->scalar) return false;
-  return std::visit([](auto n) { return n == decltype(n)(0); }, how->scalar->variant());
-}
-
 }  // namespace
 
 Value hot_mask(Value classes, Value kept, const Dims& dims, int64_t axis) {
@@ -32,7 +26,7 @@ Value hot_mask(Value classes, Value kept, const Dims& dims, int64_t axis) {
 std::optional<Value> sum_of_hot(Value v, int64_t axis) {
   const Dims rest = others({axis}, v.rank());
   const hlo::Definition* chosen = hlo::definition_of(v);
-  if (!hlo::made_by(chosen, "select") || !is_zero(chosen->operands[2])) return std::nullopt;
+  if (!hlo::made_by(chosen, "select") || !hlo::is_zero(chosen->operands[2])) return std::nullopt;
   const hlo::Definition* mask = hlo::definition_of(chosen->operands[0]);
   if (!hlo::made_by(mask, "and")) return std::nullopt;
   const hlo::Definition* same = hlo::definition_of(mask->operands[0]);

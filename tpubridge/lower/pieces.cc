@@ -18,29 +18,20 @@ struct Pieces {
   [[nodiscard]] int64_t columns(Value part) const { return part.elements() / rows; }
 };
 
-template <class T>
-const T* constant_in(Value v) {
+const int64_t* constant_in(Value v) {
   const hlo::Definition* how = hlo::definition_of(v);
-  return how && how->scalar ? std::get_if<T>(&how->scalar->variant()) : nullptr;
-}
-
-bool is_zero(Value v) {
-  const hlo::Definition* how = hlo::definition_of(v);
-  if (hlo::made_by(how, "reshape") || hlo::made_by(how, "broadcast_in_dim")) return is_zero(how->operands[0]);
-  const auto* whole = constant_in<int64_t>(v);
-  const auto* real = constant_in<double>(v);
-  return (whole && *whole == 0) || (real && *real == 0);
+  return how && how->scalar ? std::get_if<int64_t>(&how->scalar->variant()) : nullptr;
 }
 
 // zeros, the piece, starts
 std::optional<Pieces> written(const hlo::Values& operands) {
-  if (!is_zero(operands[0])) return std::nullopt;
+  if (!hlo::is_zero(operands[0])) return std::nullopt;
   const Dims &dims = operands[0].dims(), &piece = operands[1].dims();
   Pieces out;
   int64_t begin = 0;
   bool cut = false;
   for (size_t i = 0; i < dims.size(); ++i) {
-    const auto* start = constant_in<int64_t>(operands[i + 2]);
+    const auto* start = constant_in(operands[i + 2]);
     if (!start || *start < 0 || *start + piece[i] > dims[i]) return std::nullopt;
     if (piece[i] != dims[i]) {
       if (cut) return std::nullopt;
