@@ -99,6 +99,20 @@ TEST(Program, PiecesThatCoverTheWholeAreNotAdded) {
   for (const auto& y : {gap, twice, more}) EXPECT_THAT(text(y), testing::Not(HasSubstr(concatenated)));
 }
 
+// Neither pieces of a sum nor what could be padded is looked for without end.
+TEST(Program, LongChainsAreLoweredAsTheyAre) {
+  const Shape odd{DType::bf16, {67, 67}};
+  const auto weight = leaf(odd), piece = leaf(odd);
+  const auto make = [&](const char* name, const trace::Value& a, const trace::Value& b) {
+    return Node::make(find(name), {a, b}, {Ref{0}, Ref{1}, int64_t{1}}, {odd}, 0, DType::bf16);
+  };
+  trace::Value y = make("mm", piece, weight);
+  for (int i = 0; i < 20000; ++i) y = i % 2 ? make("add.Tensor", y, y) : make("add.Tensor", piece, y);
+  const std::string text = program(trace::collect({make("mm", y, weight)}), {}, Platform::cuda);
+  EXPECT_THAT(text, testing::Not(HasSubstr("stablehlo.concatenate")));
+  EXPECT_THAT(text, HasSubstr("(tensor<67x67xbf16>, tensor<bf16>) -> tensor<72x72xbf16>"));
+}
+
 // A row of the gradient has one element that is not zero: its sum needs no pass over the row.
 TEST(Program, TheGradientOfACrossEntropySumsNoRows) {
   const Shape rows{DType::f32, {4, 5}}, one{DType::f32, {}};

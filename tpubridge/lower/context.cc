@@ -123,6 +123,10 @@ Value fill(hlo::Builder& b, DType dtype, const Dims& dims, hlo::Scalar v) {
   return hlo::constant(b, Shape{dtype, dims}, v);
 }
 Value like(Value v, hlo::Scalar s) { return hlo::constant(v.builder(), v.shape(), s); }
+Value in_range(Value places, int64_t size) {
+  return hlo::and_(hlo::compare(places, like(places, 0), hlo::Direction::ge),
+                   hlo::compare(places, like(places, size), hlo::Direction::lt));
+}
 Value mul(Value a, Value b) { return hlo::multiply(a, b); }
 Value scaled(Value v, double by) { return mul(v, like(v, by)); }
 Value wide(const Context& c, size_t arg) { return c.in(arg, opmath_of(c.out().dtype)); }

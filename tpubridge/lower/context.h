@@ -93,7 +93,8 @@ class Context : public Call {
 [[nodiscard]] Value to(Value v, DType dtype);  // torch's conversion: floats to integers cut, to bool ≠ 0
 [[nodiscard]] Value expand(Value v, const Dims& dims);  // numpy's broadcasting of the trailing dimensions
 [[nodiscard]] Value fill(hlo::Builder& b, DType dtype, const Dims& dims, hlo::Scalar v);
-[[nodiscard]] Value like(Value v, hlo::Scalar s);  // a constant of v's shape
+[[nodiscard]] Value like(Value v, hlo::Scalar s);          // a constant of v's shape
+[[nodiscard]] Value in_range(Value places, int64_t size);  // pred: 0 ≤ place < size
 [[nodiscard]] Value mul(Value a, Value b);
 [[nodiscard]] Value scaled(Value v, double by);
 [[nodiscard]] Value wide(const Context& c,

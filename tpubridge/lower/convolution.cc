@@ -106,7 +106,7 @@ Value adjoint(Value y, Value w, const Conv& v, const Dims& sizes) {
 
 // XLA's CPU computes [batch, …, features] whatever is asked for: with y as the image and x as the window,
 // which gives the kernel turned round, output channels come first as torch wants them, and putting the kernel
-// in order stays within one of them. (The other way round it took 10 ms for 512 × 512 × 3 × 3, so 2.5.)
+// in order stays within one of them. (For 512 × 512 × 3 × 3 that takes 1.6 ms, and 17 the other way round.)
 bool output_first(const Conv& v, const Dims& kernel) {
   for (size_t i = 0; i < kernel.size(); ++i)
     if (v.stride[i] != 1 || v.dilation[i] != 1 || v.padding[i] >= kernel[i]) return false;

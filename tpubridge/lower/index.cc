@@ -113,8 +113,7 @@ void scatter(Context& c) {
 // place outside of x is left out.
 Value with_slice(Value x, Value index, Value slice, int64_t axis) {
   const Value at = reshaped(index, {}), zero = like(at, 0);
-  const Value inside = hlo::and_(hlo::compare(at, zero, Direction::ge),
-                                 hlo::compare(at, like(at, x.dim(axis)), Direction::lt));
+  const Value inside = in_range(at, x.dim(axis));
   std::vector<Value> starts(static_cast<size_t>(x.rank()), zero);
   starts[static_cast<size_t>(axis)] = at;
   const Value old = hlo::dynamic_slice(x, starts, slice.dims());

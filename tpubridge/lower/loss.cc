@@ -41,9 +41,7 @@ Nll nll(const Context& c, size_t self, size_t target, size_t weight, size_t igno
     y = reshaped(y, {1});
   }
   const Value kept = hlo::compare(y, like(y, c.integer(ignore)), Direction::ne);
-  const Value inside = hlo::and_(hlo::compare(y, like(y, 0), Direction::ge),
-                                 hlo::compare(y, like(y, r.x.dim(1)), Direction::lt));
-  r.counts = hlo::and_(kept, inside);
+  r.counts = hlo::and_(kept, in_range(y, r.x.dim(1)));
   r.hot = hot_mask(y, r.counts, r.x.dims(), 1);
   r.target = y;
   if (c.has(weight)) {

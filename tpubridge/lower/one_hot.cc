@@ -5,8 +5,6 @@
 namespace tpubridge::lower {
 namespace {
 
-using hlo::Direction;
-
 // What was spread over the axis; nothing where v came about in another way.
 Value before_spread(Value v, const Dims& rest) {
   const hlo::Definition* how = hlo::definition_of(v);
@@ -19,7 +17,7 @@ Value hot_mask(Value classes, Value kept, const Dims& dims, int64_t axis) {
   const Dims rest = others({axis}, static_cast<int64_t>(dims.size()));
   const Value place = hlo::iota(classes.builder(), Shape{DType::s32, dims}, axis);
   const Value same =
-      hlo::compare(place, spread(hlo::convert(classes, DType::s32), dims, rest), Direction::eq);
+      hlo::compare(place, spread(hlo::convert(classes, DType::s32), dims, rest), hlo::Direction::eq);
   return hlo::and_(same, spread(kept, dims, rest));
 }
 
@@ -37,9 +35,7 @@ std::optional<Value> sum_of_hot(Value v, int64_t axis) {
   const Value classes = before_spread(same->operands[1], rest), kept = before_spread(mask->operands[1], rest),
               each = before_spread(chosen->operands[1], rest);
   if (!classes || !kept || !each) return std::nullopt;
-  const Value inside = hlo::and_(hlo::compare(classes, like(classes, 0), Direction::ge),
-                                 hlo::compare(classes, like(classes, v.dim(axis)), Direction::lt));
-  return hlo::select(hlo::and_(kept, inside), each, like(each, 0));
+  return hlo::select(hlo::and_(kept, in_range(classes, v.dim(axis))), each, like(each, 0));
 }
 
 }  // namespace tpubridge::lower

@@ -23,7 +23,7 @@ class Growth {
     if (v.dims() == dims) return true;
     if (const auto known = planned_.find(v.id()); known != planned_.end()) return known->second == dims;
     const hlo::Definition* how = hlo::definition_of(v);
-    if (!how || steps_.size() >= kMostSteps || v.rank() == 0) return false;
+    if (!how || ++begun_ > kMostSteps || v.rank() == 0) return false;
     const auto wanted = operand_dims(v, *how, dims);
     if (wanted.size() != how->operands.size()) return false;
     if (!is_cut(*how))
@@ -102,6 +102,7 @@ class Growth {
     return is_cut(how) ? how.operands[0] : hlo::reshape(operands[0], dims);
   }
 
+  size_t begun_ = 0;  // as deep as it may go, however long the chain
   std::unordered_map<uint32_t, Dims> planned_;
   std::vector<Value> steps_;  // operands before what is made of them
   std::unordered_map<uint32_t, Value> made_;

@@ -61,24 +61,35 @@ bool merge(Pieces& into, const Pieces& other) {
   return true;
 }
 
-std::optional<Pieces> pieces_of(Value v, int depth = 0) {
+std::optional<Pieces> both_of(Value a, Value b, int depth);
+
+std::optional<Pieces> pieces_of(Value v, int depth) {
   const hlo::Definition* how = hlo::definition_of(v);
   if (depth > kDeepest) return std::nullopt;
   if (hlo::made_by(how, "reshape")) return pieces_of(how->operands[0], depth + 1);
   if (hlo::made_by(how, "dynamic_update_slice")) return written(how->operands);
-  if (!hlo::made_by(how, "add")) return std::nullopt;
-  auto a = pieces_of(how->operands[0], depth + 1);
-  if (!a) return std::nullopt;
-  const auto b = pieces_of(how->operands[1], depth + 1);
-  return b && merge(*a, *b) ? a : std::nullopt;
+  return hlo::made_by(how, "add") ? both_of(how->operands[0], how->operands[1], depth + 1) : std::nullopt;
+}
+
+// Any long sum asks this for each of its additions: what cannot be pieces is seen before the sum is followed,
+// and the operand that was added last is followed first.
+std::optional<Pieces> both_of(Value a, Value b, int depth) {
+  for (Value v : {a, b}) {
+    const hlo::Definition* how = hlo::definition_of(v);
+    if (!hlo::made_by(how, "reshape") && !hlo::made_by(how, "dynamic_update_slice") &&
+        !hlo::made_by(how, "add"))
+      return std::nullopt;
+  }
+  auto last = pieces_of(b, depth);
+  const auto before = last ? pieces_of(a, depth) : std::nullopt;
+  return before && merge(*last, *before) ? last : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<Value> side_by_side(Value a, Value b) {
-  auto pieces = pieces_of(a);
-  const auto more = pieces ? pieces_of(b) : std::nullopt;
-  if (!more || !merge(*pieces, *more)) return std::nullopt;
+  const auto pieces = both_of(a, b, 0);
+  if (!pieces) return std::nullopt;
   int64_t covered = 0;
   for (const auto& [begin, part] : pieces->parts) covered += pieces->columns(part);
   if (covered != pieces->width) return std::nullopt;
