@@ -177,7 +177,7 @@ bool Core::begin_call(const std::vector<at::Tensor>& tensors) {
 }
 
 std::vector<at::Tensor> Core::call(const std::vector<at::Tensor>& tensors, std::vector<uint64_t> others,
-                                   const Run& run, std::shared_ptr<void>*& shape) {
+                                   const Run& run, std::shared_ptr<void>& form) {
   Impl& m = *impl_;
   for (const auto& part : m.parts) {
     const auto alive = part.lock();
@@ -185,8 +185,8 @@ std::vector<at::Tensor> Core::call(const std::vector<at::Tensor>& tensors, std::
   }
   try {
     return m.compiling(m.settings, [&] {
-      return m.partitioned ? m.partitioned->call(tensors, others, run, shape)
-                           : m.engine->call(tensors, others, run, shape);
+      return m.partitioned ? m.partitioned->call(tensors, others, run, form)
+                           : m.engine->call(tensors, others, run, form);
     });
   } catch (const XLACompilationTimeoutError&) {
     throw;
@@ -195,7 +195,6 @@ std::vector<at::Tensor> Core::call(const std::vector<at::Tensor>& tensors, std::
     log::warn("compiler.failed", {{"model", stats().model}, {"mode", stats().mode}, {"problem", e.what()}});
   }
   give_up();
-  shape = nullptr;
   const at::NoGradGuard no_history;
   return run();
 }

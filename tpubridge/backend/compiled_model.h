@@ -58,7 +58,7 @@ class Core {
   [[nodiscard]] bool begin_call(const std::vector<at::Tensor>& tensors);
   // As step::Engine's.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& tensors, std::vector<uint64_t> others,
-                               const Run& run, std::shared_ptr<void>*& shape);
+                               const Run& run, std::shared_ptr<void>& form);
 
   [[nodiscard]] bool is_of(const torch::nn::Module* model) const;
   [[nodiscard]] bool given_up() const;

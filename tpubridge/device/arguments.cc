@@ -25,8 +25,12 @@ Ref Arguments::read_operand(const at::Tensor& t) {
 }
 
 void Arguments::tensor(const at::Tensor& t) {
-  if (t.defined() && t.device().is_cpu() && t.dim() == 0 && t.is_floating_point())
-    return number({t.item<double>()}, t.scalar_type() == at::kDouble);
+  if (t.defined() && t.device().is_cpu() && t.dim() == 0 && t.is_floating_point()) {
+    const OwnOps own;
+    number({t.item<double>()}, t.scalar_type() == at::kDouble);
+    if (Recording* r = recording()) r->feed(operands_.back(), t);
+    return;
+  }
   args_.emplace_back(read_operand(t));
 }
 

@@ -3,6 +3,7 @@
 
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/call_walk.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::device {
@@ -41,8 +42,12 @@ struct KeySink {
   void host_number(const at::Tensor& t) {
     const bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
     put(Tag::host_tensor, static_cast<uint64_t>(t.scalar_type()) | (wrapped ? 1u << 16 : 0));
-    if (!lift(t.item(), wide || (t.scalar_type() == at::kDouble && !wrapped)))
+    const OwnOps own;
+    if (lift(t.item(), wide || (t.scalar_type() == at::kDouble && !wrapped))) {
+      if (Recording* r = recording()) r->feed(key.operands.back(), t);
+    } else {
       key.operands.push_back(exec::to_device(t.const_data_ptr(), shape_of(t), {}, device.index()));
+    }
   }
   void number(const at::Scalar& s) {
     put(Tag::number, static_cast<uint64_t>(s.type()) | (wide ? 1u << 16 : 0));

@@ -10,12 +10,12 @@ namespace tpubridge::device {
 namespace {
 
 // A CPU tensor as a leaf of the trace.
-trace::Value upload(const at::Tensor& host, int device) {
-  const at::Tensor dense = host.contiguous();
+trace::Value upload(const at::Tensor& host, c10::IntArrayRef sizes, c10::ScalarType dtype, int device) {
+  const at::Tensor dense = host_elements(host, sizes, dtype);
   trace::Value leaf = exec::to_device(dense.const_data_ptr(), shape_of(dense), {}, device);
   if (Recording* r = recording()) {
     exec::Lock lock(exec::mutex());
-    r->upload(host, leaf);
+    r->upload(host, sizes, dtype, leaf);
   }
   return leaf;
 }
@@ -72,13 +72,19 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/
     return self;
   }
   at::assert_no_internal_overlap(self);
+  if (is_tpu(self) && src.device().is_cpu()) {
+    (void)src.expand(self.sizes());  // throws where it cannot be
+    if (self.numel() != 0)
+      write(self, upload(src, self.sizes(), self.scalar_type(), self.device().index()));
+    return self;
+  }
   const at::Tensor from = plain(src).expand(self.sizes());
   if (self.numel() == 0) return self;
   if (is_tpu(self) && is_tpu(from)) {
     copy_on_device(self, from);
   } else if (is_tpu(self)) {
-    const at::Tensor host = from.to(c10::kCPU, self.scalar_type());
-    write(self, upload(host, self.device().index()));
+    const at::Tensor host = from.cpu();
+    write(self, upload(host, self.sizes(), self.scalar_type(), self.device().index()));
   } else if (self.device().is_cpu()) {
     copy_to_host(from, self, "copy to host");
   } else {  // some third device: by way of the host

@@ -55,6 +55,14 @@ struct Generator final : c10::GeneratorImpl {
 
 thread_local Draws* repeated = nullptr;
 
+// Where this thread repeats the draws of the generator: the place.
+Draw* repeated_of(const at::Generator& g) {
+  const auto index = g.device().index();
+  if (!repeated || static_cast<size_t>(index) >= repeated->devices.size() || g != default_generator(index))
+    return nullptr;
+  return &repeated->devices[static_cast<size_t>(index)];
+}
+
 }  // namespace
 
 at::Generator new_generator(c10::DeviceIndex device) {
@@ -94,6 +102,21 @@ Draw state_of(const at::Generator& generator) {
   auto g = generator;
   const std::scoped_lock lock(g.mutex());
   return {g.current_seed(), g.get_offset()};
+}
+
+Draw next_draw(const at::Generator& generator) {
+  const Draw* r = repeated_of(generator);
+  return r ? *r : state_of(generator);
+}
+
+void set_next_draw(const at::Generator& generator, Draw next) {
+  if (Draw* r = repeated_of(generator)) {
+    *r = next;
+    return;
+  }
+  auto g = generator;
+  const std::scoped_lock lock(g.mutex());
+  g.set_offset(next.offset);
 }
 
 Draws Draws::now() {

@@ -14,6 +14,9 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 [[nodiscard]] Draw state_of(const at::Generator& generator);
+// What the next draw of this thread finds (RepeatDraws counts), and where the generator is to stand after it.
+[[nodiscard]] Draw next_draw(const at::Generator& generator);
+void set_next_draw(const at::Generator& generator, Draw next);
 // What `elements` elements move the offset by.
 [[nodiscard]] inline uint64_t advance_of(int64_t elements) {
   return static_cast<uint64_t>(std::max<int64_t>(elements, 1));

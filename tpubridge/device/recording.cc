@@ -28,19 +28,38 @@ bool are_zeros(const trace::Value& v) {
 
 }  // namespace
 
-WeakStorage weak(Storage& s) { return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&s)); }
+WeakStorage weak(c10::StorageImpl& s) {
+  return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&s));
+}
+
+Recording::Recording(HostReads policy, bool notes_zeros)
+    : policy_(policy), notes_zeros_(notes_zeros), start_(Draws::now()) {}
 
 Recording* recording() {
   if (active.load(std::memory_order_relaxed) == 0) return nullptr;
   return static_cast<Recording*>(c10::ThreadLocalDebugInfo::get(kKind));
 }
 
-RecordingScope::RecordingScope(std::shared_ptr<Recording> r) : guard_(kKind, std::move(r)) { ++active; }
-RecordingScope::~RecordingScope() { --active; }
+RecordingScope::RecordingScope(std::shared_ptr<Recording> r)
+    : guard_(kKind, std::move(r)), observer_(start_observing()) {
+  ++active;
+}
+RecordingScope::~RecordingScope() {
+  stop_observing(observer_);
+  --active;
+}
 
 void Recording::touch(Storage& s) {
   const auto [it, fresh] = places_.try_emplace(&s, found.size());
   if (fresh) {
+    // Tensors that hold one value now (clone, copy_) may hold two at the next call: each is an input.
+    if (const trace::Value v = s.slot.value(); v && v->is_leaf() && !v->error()) {
+      auto& indices = values_[v.node()];
+      if (std::find(indices.begin(), indices.end(), v.index()) == indices.end())
+        indices.push_back(v.index());
+      else
+        s.slot.set(trace::Node::leaf(v->data(v.index()), v.shape(), v->device()));
+    }
     found.push_back({weak(s), s.slot.value(), s.geometry, s.nbytes()});
   } else if (Found& f = found[it->second];
              notes_zeros_ && !f.value && !f.zeros && are_zeros(s.slot.value())) {
@@ -70,7 +89,33 @@ void Recording::found_zeros(const std::vector<at::Tensor>& returned) {
   }
 }
 
-void Recording::upload(const at::Tensor& host, const trace::Value& leaf) { uploads.push_back({host, leaf}); }
+void Recording::see(const at::Tensor& t) {
+  const auto [it, fresh] = seen_places_.try_emplace(t.unsafeGetTensorImpl(), seen.size());
+  if (fresh) seen.push_back({weak(t), TensorFacts(t), version_of(*t.unsafeGetTensorImpl())});
+}
+
+const Recording::Found* Recording::found_of(const Storage* s) const {
+  const auto it = places_.find(s);
+  return it == places_.end() ? nullptr : &found[it->second];
+}
+
+void Recording::note_trouble(std::string_view what) {
+  if (trouble.empty()) trouble = std::string(what) + " (called from " + user_place() + ")";
+}
+
+void Recording::upload(const at::Tensor& from, c10::IntArrayRef sizes, c10::ScalarType dtype,
+                       const trace::Value& leaf) {
+  if (host.of(from) == HostOrigin::computed)
+    note_trouble("it computes on the host what it copies to the device");
+  uploads.push_back({from, sizes.vec(), dtype, leaf});
+}
+
+void Recording::feed(trace::Value number, const at::Tensor& from) {
+  if (from.unsafeGetTensorImpl()->is_wrapped_number()) return;
+  const HostOrigin origin = host.of(from);
+  if (origin == HostOrigin::computed) note_trouble("it computes a number on the host");
+  if (origin == HostOrigin::outside) fed.push_back({std::move(number), nullptr, from});
+}
 
 // A replayed call draws once for each entry, in order. The same state again is the same draw: a checkpoint
 // computes it a second time.
@@ -106,6 +151,12 @@ void Recording::check_generators() {
   for (const auto* d : last)
     if (state_of(d->generator) != Draw{d->at.seed, d->at.offset + advance_of(d->elements)} && trouble.empty())
       trouble = "it sets the state of a random number generator (do that after the step)";
+  for (size_t i = 0; i < start_.devices.size() && trouble.empty(); ++i) {
+    const auto& g = default_generator(static_cast<c10::DeviceIndex>(i));
+    if (std::none_of(drawn.begin(), drawn.end(), [&](auto& d) { return d.generator == g; }) &&
+        state_of(g) != start_.devices[i])
+      trouble = "it sets the state of a random number generator (do that before the step)";
+  }
 }
 
 void after_op(int device) {
@@ -120,11 +171,13 @@ bool Recording::host_read(std::string_view what) {
         "a compiled step wants a value on the host: " + std::string(what), {{"called from", user_place()}},
         "Return the tensor and read it after the step (tpubridge::clip_grad_norm_ does), or see "
         "StepOptions::host_reads.");
-  if (trouble.empty()) trouble = "it reads a value on the host (" + std::string(what) + ")";
+  note_trouble("it reads a value on the host: " + std::string(what));
   return false;
 }
 
 void Recording::undo() {
+  for (auto f = undo_.rbegin(); f != undo_.rend(); ++f) (*f)();
+  undo_.clear();
   for (const auto& f : found) {
     const auto alive = f.storage.lock();
     if (!alive) continue;

@@ -1,5 +1,6 @@
 // What one call of a compiled step touches, seen from inside the device: which storages it found and what
-// they held, which it wrote, what it copied from the host, which random numbers it drew.
+// they held, which it wrote, which tensors its ops were given, what it took from the host, which random
+// numbers it drew.
 //
 // A recording belongs to a call, not to a thread: it travels to the threads of backward with libtorch's own
 // thread-local state, and ops of other threads do not see it. All members are used under exec's mutex.
@@ -12,13 +13,19 @@
 #include <vector>
 
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/host_origin.h"
 #include "tpubridge/device/host_reads.h"
 #include "tpubridge/device/storage.h"
+#include "tpubridge/device/tensor_facts.h"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace tpubridge::device {
 
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-[[nodiscard]] WeakStorage weak(Storage& s);
+[[nodiscard]] WeakStorage weak(c10::StorageImpl& s);
 [[nodiscard]] inline WeakStorage no_storage() { return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()); }
 
 class Recording final : public c10::DebugInfoBase {
@@ -34,8 +41,17 @@ class Recording final : public c10::DebugInfoBase {
     trace::Value zeros = {};
     std::shared_ptr<const trace::Geometry> zeros_geometry = {};
   };
+  // A tensor that an op of the call was given, as it was then.
+  struct Seen {
+    WeakTensor tensor;
+    TensorFacts facts;
+    uint32_t version;
+  };
+  // A tensor of the host whose elements became data of the trace: expanded to these sizes, as this type.
   struct Upload {
     at::Tensor host;
+    std::vector<int64_t> sizes;
+    c10::ScalarType dtype;
     trace::Value leaf;
   };
   // A draw, and the numbers that hold it: several where it was repeated.
@@ -45,10 +61,11 @@ class Recording final : public c10::DebugInfoBase {
     Draw at;
     std::vector<std::pair<trace::Value, trace::Value>> numbers;  // seed, offset
   };
-  // A number of the host that a replayed call asks for again.
+  // A number of the host that a replayed call asks for again: by a function, or from a tensor of one element.
   struct Fed {
     trace::Value number;
     std::function<double()> ask;
+    at::Tensor host = {};
   };
   // What decides about the ops besides tensors: a replayed call asks again, and another answer is traced.
   struct Watched {
@@ -57,17 +74,19 @@ class Recording final : public c10::DebugInfoBase {
   };
 
   // `notes_zeros`: see found_zeros().
-  explicit Recording(HostReads policy, bool notes_zeros = false)
-      : policy_(policy), notes_zeros_(notes_zeros), start_(Draws::now()) {}
+  explicit Recording(HostReads policy, bool notes_zeros = false);
 
-  void touch(Storage& s);  // before every read and write
-  void upload(const at::Tensor& host, const trace::Value& leaf);
+  void touch(Storage& s);           // before every read and write
+  void see(const at::Tensor& t);    // an op is given it
+  void upload(const at::Tensor& host, c10::IntArrayRef sizes, c10::ScalarType dtype,
+              const trace::Value& leaf);
   void draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
             trace::Value offset);
   void check_generators();  // when the call ends: notes trouble where one does not stand where draws left it
   void feed(trace::Value number, std::function<double()> ask) {
     fed.push_back({std::move(number), std::move(ask)});
   }
+  void feed(trace::Value number, const at::Tensor& host);  // an element of the host; literals stay as they are
   void watch(std::function<uint64_t()> ask) {
     const uint64_t answer = ask();
     watched.push_back({std::move(ask), answer});
@@ -75,23 +94,37 @@ class Recording final : public c10::DebugInfoBase {
   // A value is wanted on the host in the middle of the call: throws UnsupportedError, or notes it. True: the
   // value is to be computed on the side.
   bool host_read(std::string_view what);
+  void note_trouble(std::string_view what);  // the first counts; with the place in the caller's code
 
-  // Puts every storage and generator back to what it was when the call began.
+  // Puts every storage and generator back to what it was when the call began, and does what on_undo() was
+  // given, the latest first.
   void undo();
+  void on_undo(std::function<void()> f) { undo_.push_back(std::move(f)); }
   // State that the call made as zeros and then wrote to (an optimizer's, at its first step), becomes what it
   // will be at the next call: data that was there before. So the first call's program serves the later ones.
   // Not what is returned: that is new each time.
   void found_zeros(const std::vector<at::Tensor>& returned);
 
   std::vector<Found> found;  // in the order they were met
+  std::vector<Seen> seen;    // the same
   std::vector<Upload> uploads;
   std::vector<Drawn> drawn;
   std::vector<Fed> fed;
   std::vector<Watched> watched;
-  std::string trouble;  // why this call cannot be replayed; empty: nothing known
+  std::vector<at::Tensor> variables;  // whose gradients a kernel of ours took
+  // Optimizers that tell their numbers themselves, each with what dies with it.
+  std::vector<std::pair<torch::optim::Optimizer*, std::weak_ptr<bool>>> optimizers;
+  HostOrigins host;       // where tensors of the host come from
+  bool backward = false;  // a node of autograd ran
+  std::string trouble;    // why this call cannot be replayed; empty: nothing known
+
+  [[nodiscard]] const Found* found_of(const Storage* s) const;
 
  private:
-  std::unordered_map<Storage*, size_t> places_;
+  std::unordered_map<const Storage*, size_t> places_;
+  std::unordered_map<const c10::TensorImpl*, size_t> seen_places_;
+  std::unordered_map<const trace::Node*, std::vector<uint32_t>> values_;  // of `found`
+  std::vector<std::function<void()>> undo_;
   HostReads policy_;
   bool notes_zeros_;
   Draws start_;  // the default generators when the call began
@@ -113,6 +146,7 @@ class RecordingScope {
 
  private:
   c10::DebugInfoGuard guard_;
+  uint64_t observer_;
 };
 
 }  // namespace tpubridge::device

@@ -171,7 +171,8 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   if (!roots.empty()) compute(trace::collect(std::move(roots)), device_index, reason);
 }
 
-std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason) {
+std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason,
+                                        bool poisons) {
   Lock lock(mutex());
   count_materialisation(reason);
   try {
@@ -179,7 +180,7 @@ std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, st
     resolve(graph, run(ready, graph, device_index));
     return ready.program;
   } catch (...) {
-    poison(graph, std::current_exception());
+    if (poisons) poison(graph, std::current_exception());
     throw;
   }
 }

@@ -15,9 +15,11 @@ namespace tpubridge::exec {
 // result. A program that cannot be compiled or started poisons its values and throws.
 void materialise(int device, const std::vector<trace::Value>& wanted, std::string_view reason);
 
-// Computes the roots of this graph and gives the program that did it.
+// Computes the roots of this graph and gives the program that did it. Without `poisons` they stay pending
+// where it throws.
 struct Compiled;
-std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason);
+std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason,
+                                        bool poisons = true);
 
 // The same value, computed by a program of its own: the trace stays as it is.
 [[nodiscard]] trace::Value compute_aside(const trace::Value& value);

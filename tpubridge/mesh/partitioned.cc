@@ -19,8 +19,8 @@ at::Tensor Partitioned::place(const at::Tensor& argument) {
 std::vector<at::Tensor> Partitioned::call(const std::vector<at::Tensor>& arguments,
                                           const std::vector<uint64_t>& others,
                                           const std::function<std::vector<at::Tensor>()>& run,
-                                          std::shared_ptr<void>*& shape) {
-  return engine_.call(arguments, others, run, shape);
+                                          std::shared_ptr<void>& form) {
+  return engine_.call(arguments, others, run, form);
 }
 
 std::shared_ptr<const void> Partitioned::prepare(const std::vector<at::Tensor>& arguments,

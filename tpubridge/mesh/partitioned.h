@@ -50,7 +50,7 @@ class Partitioned {
   // As step::Engine's; arguments are placed, and `run` uses them.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others,
                                const std::function<std::vector<at::Tensor>()>& run,
-                               std::shared_ptr<void>*& shape);
+                               std::shared_ptr<void>& form);
   // Compiles what such a call runs; everything else is as it was before.
   [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,
                                                     const std::function<std::vector<at::Tensor>()>& run);

@@ -23,6 +23,7 @@ struct Fused::Impl {
 
   // State, made where it is missing. New ones of one call share the count `newborn`.
   State& state_of(const at::Tensor& parameter, size_t group, at::Tensor& newborn);
+  void forget_if_undone(const at::Tensor& parameter, const State& state);
   [[nodiscard]] static at::Tensor zero(const at::Tensor& beside);  // one f32 on that tensor's device
   [[nodiscard]] State* find(const at::Tensor& parameter) const;
   void prepare();  // state of every parameter that is on the device and wants a gradient

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/optim/impl.h"
 
@@ -56,6 +57,23 @@ at::Tensor Fused::Impl::zero(const at::Tensor& beside) {
   return at::zeros({}, beside.options().dtype(at::kFloat).requires_grad(false));
 }
 
+// Where the compiled step that makes or replaces it is undone, the state is again as it was before.
+void Fused::Impl::forget_if_undone(const at::Tensor& p, const State& s) {
+  auto* r = device::recording();
+  if (!r) return;
+  r->on_undo([this, weak = std::weak_ptr(alive), p, count = s.count, tensors = s.tensors] {
+    if (weak.expired()) return;
+    State* now = find(p);
+    if (!now) return;
+    if (!count.defined()) {
+      owner.state().erase(p.unsafeGetTensorImpl());
+      return;
+    }
+    now->count = count;
+    now->tensors = tensors;
+  });
+}
+
 State& Fused::Impl::state_of(const at::Tensor& p, size_t group, at::Tensor& newborn) {
   State* s = find(p);
   if (!s) {
@@ -63,6 +81,7 @@ State& Fused::Impl::state_of(const at::Tensor& p, size_t group, at::Tensor& newb
     s = fresh.get();
     owner.state()[p.unsafeGetTensorImpl()] = std::move(fresh);
   }
+  forget_if_undone(p, *s);
   if (!s->count.defined()) {
     if (!newborn.defined() || newborn.device() != p.device()) newborn = zero(p);
     s->count = newborn;

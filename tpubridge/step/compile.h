@@ -67,11 +67,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Calls `run` (which gives its tensors) or replays; `others` is what besides the tensors decides about the
-  // program. `shape` keeps what the caller needs to put results together again.
+  // Calls `run` (which gives its tensors, and sets `form`: what the caller needs to put results together
+  // again) or replays (and sets it to what such a call gave). `others` is what besides the tensors decides
+  // about the program.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others,
                                const std::function<std::vector<at::Tensor>()>& run,
-                               std::shared_ptr<void>*& shape);
+                               std::shared_ptr<void>& form);
   // The program that such a call runs, compiled: nothing runs, and everything is as it was before (the named
   // optimizers, too). As long as the result lives the program is known.
   [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <list>
+#include <unordered_set>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/compute_type.h"
@@ -24,8 +25,9 @@ struct Entry {
   std::vector<uint64_t> guard;
   std::optional<Recorded> last;
   std::optional<Replay> replay;
-  std::shared_ptr<void> shape;
+  std::shared_ptr<void> form;  // of the results, as the caller made it
   int attempts = 0;
+  bool perturbs = true;  // options of optimizers: until the step is seen to use them itself
 };
 
 // After so many calls without two alike, it is said once that the step is traced at every call.
@@ -36,9 +38,16 @@ void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
     guard.push_back(~uint64_t{0});
     return;
   }
-  guard.push_back((static_cast<uint64_t>(t.scalar_type()) << 32) | (static_cast<uint64_t>(t.dim()) << 16) |
-                  (static_cast<uint64_t>(t.device().type()) << 8) | static_cast<uint8_t>(t.device().index()));
-  guard.push_back((static_cast<uint64_t>(t.storage_offset()) << 1) | t.requires_grad());
+  const bool host = t.device().is_cpu();
+  guard.push_back(static_cast<uint64_t>(t.scalar_type()));
+  guard.push_back(static_cast<uint64_t>(t.device().type()));
+  guard.push_back(static_cast<uint64_t>(t.device().index()));
+  guard.push_back(t.key_set().raw_repr());
+  guard.push_back((t.requires_grad() ? 1 : 0) | (t.is_leaf() ? 2 : 0));
+  // The elements of one of the host are copied, wherever they begin.
+  guard.push_back(host ? 0 : static_cast<uint64_t>(t.storage_offset()));
+  guard.push_back(host || !t.has_storage() ? 0 : t.storage().nbytes());
+  guard.push_back(static_cast<uint64_t>(t.dim()));
   for (int64_t d : t.sizes()) guard.push_back(static_cast<uint64_t>(d));
   for (int64_t d : t.strides()) guard.push_back(static_cast<uint64_t>(d));
 }
@@ -51,8 +60,11 @@ std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string which = "tensor " + std::to_string(i) + " among the arguments";
     const int64_t dims = arguments[i].defined() ? arguments[i].dim() : 0;
-    out.push_back("element type or device of " + which);
-    if (arguments[i].defined()) out.push_back("offset or requires_grad of " + which);
+    out.push_back("element type of " + which);
+    if (arguments[i].defined())
+      for (const char* what : {"device", "device", "conjugate bit or layout", "requires_grad",
+                               "place in its memory", "memory", "number of dimensions"})
+        out.push_back(what + (" of " + which));
     for (int64_t d = 0; d < dims; ++d) out.push_back("size " + std::to_string(d) + " of " + which);
     for (int64_t d = 0; d < dims; ++d) out.push_back("stride " + std::to_string(d) + " of " + which);
     out.push_back("memory that is shared with " + which);
@@ -104,6 +116,7 @@ struct Engine::Impl {
         (autocast ? 4 : 0) | (at::globalContext().deterministicAlgorithms() ? 8 : 0) |
         (autocast ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kPrivateUse1)) << 8 : 0));
     g.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
+    g.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
     g.push_back(compute_type_changes());
     uint64_t bits = 1;
     for (const auto& m : modules) {
@@ -111,8 +124,7 @@ struct Engine::Impl {
       if (bits >> 63) g.push_back(std::exchange(bits, 1));
     }
     g.push_back(bits);
-    for (auto* o : options.optimizers)
-      for (uint64_t word : structure(*o)) g.push_back(word);
+    for (auto* o : options.optimizers) structure(*o, g);
     std::vector<const c10::StorageImpl*> seen;  // which arguments share a storage
     for (const auto& t : arguments) {
       append(g, t);
@@ -165,62 +177,162 @@ struct Engine::Impl {
     return text;
   }
 
-  std::vector<double> numbers() {
-    std::vector<double> out;
-    for (auto* o : options.optimizers)
-      for (double v : next_numbers(*o)) out.push_back(v);
-    return out;
+  // Tensors whose gradients the next recorded call may change, beside its arguments: those of named modules
+  // and optimizers, and what earlier calls met.
+  std::vector<WeakTensor> variables;
+  std::unordered_set<const c10::TensorImpl*> known_variables;
+  void know(const at::Tensor& t) {
+    if (t.defined() && known_variables.insert(t.unsafeGetTensorImpl()).second) variables.push_back(weak(t));
   }
+
+  std::vector<std::pair<torch::optim::Optimizer*, std::weak_ptr<bool>>> met_optimizers;
 
   // A call that ran under a recording.
   struct Traced {
     std::shared_ptr<Recording> recording;
     std::vector<at::Tensor> results;
-    std::vector<double> perturbed, plain;
+    GradientsBefore gradients;
+    std::list<OptimizerWatch> optimizers;
+    bool perturbs = false;
 
-    void undo() const {
+    void follow(torch::optim::Optimizer& o, uint64_t round) {
+      for (const auto& w : optimizers)
+        if (&w.optimizer() == &o) return;
+      for (auto& group : o.param_groups())
+        for (const auto& p : group.params()) gradients.note(p);
+      optimizers.emplace_back(o, perturbs, round);
+    }
+    void end_optimizers() {
+      for (auto& o : optimizers)
+        if (const auto why = o.end(); why && recording->trouble.empty()) recording->trouble = *why;
+    }
+    void undo() {
+      end_optimizers();
       const exec::Lock lock(exec::mutex());
       recording->undo();
+      gradients.restore();
+      for (auto& o : optimizers) o.undo();
     }
   };
 
   Traced record(const std::vector<at::Tensor>& arguments, const std::function<std::vector<at::Tensor>()>& run,
-                bool notes_zeros) {
+                bool notes_zeros, bool perturbs) {
     for (int i = 0; i < exec::device_count(); ++i) exec::materialise(i, {}, "before a compiled step");
     Traced t;
+    t.perturbs = perturbs;
     t.recording = std::make_shared<Recording>(options.host_reads, notes_zeros);
     touch_all(*t.recording, arguments);
-    t.plain = numbers();
+    for (const auto& a : arguments)
+      if (is_tpu(a)) t.gradients.note(a);
+    for (const auto& m : modules)
+      for (const auto& p : m->parameters(/*recurse=*/false)) know(p);
+    for (const auto& v : variables)
+      if (const auto alive = v.lock()) t.gradients.note(at::Tensor(alive));
+    ++round;
+    for (auto* o : options.optimizers) t.follow(*o, round);
+    std::erase_if(met_optimizers, [](const auto& o) { return o.second.expired(); });
+    for (const auto& o : met_optimizers) t.follow(*o.first, round);
     try {
-      std::list<PerturbedOptions> changed;
-      ++round;
-      for (auto* o : options.optimizers) changed.emplace_back(*o, round);
-      t.perturbed = numbers();
+      const OuterScope outer(t);
       RecordingScope scope(t.recording);
       t.results = run();
     } catch (...) {
       t.undo();
       throw;
     }
+    t.end_optimizers();
     touch_all(*t.recording, t.results);
     return t;
   }
 
-  Recorded finish(const Traced& t, const std::vector<at::Tensor>& arguments, bool only_compile) {
+  // The step that a nested one becomes a part of, on this thread.
+  static thread_local Traced* outer;
+  class OuterScope {
+   public:
+    explicit OuterScope(Traced& t) : before_(std::exchange(outer, &t)) {}
+    ~OuterScope() { outer = before_; }
+    OuterScope(const OuterScope&) = delete;
+    OuterScope& operator=(const OuterScope&) = delete;
+
+   private:
+    Traced* before_;
+  };
+
+  // What this one was told counts for the outer one.
+  void join_outer() {
+    Recording* r = recording();
+    if (!r) return;
+    for (const auto& m : modules)
+      r->watch([m] { return m->is_training() ? 1 : 0; });
+    if (!outer) return;
+    for (const auto& m : modules)
+      for (const auto& p : m->parameters(/*recurse=*/false)) outer->gradients.note(p, /*late=*/true);
+    for (auto* o : options.optimizers) {
+      outer->follow(*o, ++round);
+      std::vector<uint64_t> before;
+      structure(*o, before);
+      r->watch([o, before] {
+        std::vector<uint64_t> now;
+        structure(*o, now);
+        return now == before ? 1 : 0;
+      });
+    }
+  }
+
+  // Leaves that ops were given and that nobody had told of.
+  void meet_variables(Traced& t) {
+    for (const auto& s : t.recording->seen) {
+      const auto alive = s.tensor.lock();
+      if (!alive) continue;
+      const at::Tensor tensor(alive);
+      if (!is_tpu(tensor) || !tensor.is_leaf() || t.gradients.knows(alive.get())) continue;
+      if (!tensor.requires_grad() && !alive->grad().defined()) continue;
+      const auto* f = t.recording->found_of(&storage_of(tensor));
+      if (f && !f->value) continue;  // made by the call
+      t.gradients.note(tensor, /*late=*/true);
+    }
+    for (const auto& v : t.recording->variables) t.gradients.note(v, /*late=*/true);
+    for (const auto& b : t.gradients.all())
+      if (b.late) know(b.variable);
+    for (auto& o : t.recording->optimizers)
+      if (std::none_of(met_optimizers.begin(), met_optimizers.end(), [&](auto& x) { return x.first == o.first; }))
+        met_optimizers.push_back(std::move(o));
+  }
+
+  // Computes what the call left; where that fails everything is as it was before the call.
+  Ended finish(Traced& t, const std::vector<at::Tensor>& arguments, const Recorded* before, bool only_compile) {
     const exec::TierScope tiers(options.tiered && !only_compile && !runner);
+    const exec::Lock lock(exec::mutex());
     try {
-      return finish_recording(*t.recording, arguments, t.results, t.perturbed, t.plain,
-                              {runner.get(), only_compile});
+      meet_variables(t);
+      std::vector<FollowedOptimizer> followed;
+      for (const auto& o : t.optimizers)
+        if (o.has_numbers()) followed.push_back(o.followed());
+      Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
+      if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});
+      return ended;
     } catch (...) {
-      if (runner || only_compile) t.undo();  // otherwise values know what went wrong
+      t.results.clear();
+      t.undo();
       throw;
     }
   }
 
   std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
                                 const std::function<std::vector<at::Tensor>()>& run) {
-    Traced t = record(arguments, run, /*notes_zeros=*/!e.last);
-    Recorded now = finish(t, arguments, false);
+    const bool first = !e.last;
+    Traced t = record(arguments, run, /*notes_zeros=*/first, !first && e.perturbs);
+    const Recorded* last = first ? nullptr : &*e.last;
+    Recorded now = std::move(finish(t, arguments, last, false).recorded);
+    if (now.polluted) {  // what it made of the options itself is wrong: again, with the true ones
+      e.perturbs = false;
+      t.results.clear();
+      t.undo();
+      t = record(arguments, run, false, false);
+      now = std::move(finish(t, arguments, last, false).recorded);
+    }
+    if (!e.perturbs && !now.optimizers.empty() && now.trouble.empty())
+      now.trouble = "it computes numbers from the options of an optimizer by itself";
     ++e.attempts;
     if (now.compiled) temporaries = now.compiled->temporaries;
     const std::string why = e.last                ? difference(*e.last, now)
@@ -242,6 +354,8 @@ struct Engine::Impl {
  private:
   bool warned_programs_ = false;
 };
+
+thread_local Engine::Impl::Traced* Engine::Impl::outer = nullptr;
 
 Engine::Engine(StepOptions options, std::shared_ptr<Runner> runner) : impl_(std::make_unique<Impl>()) {
   if (options.programs == 0)
@@ -272,25 +386,30 @@ Engine::~Engine() {
 std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
                                      const std::vector<uint64_t>& others,
                                      const std::function<std::vector<at::Tensor>()>& run,
-                                     std::shared_ptr<void>*& shape) {
-  if (recording() || exec::eager()) return run();  // part of an outer step, or of a search for a fault
+                                     std::shared_ptr<void>& form) {
   Impl& m = *impl_;
+  if (recording() || exec::eager()) {  // part of an outer step, or of a search for a fault
+    m.join_outer();
+    return run();
+  }
   const std::lock_guard lock(m.mutex);
   if (m.runner) m.runner->begin(arguments);
   ++m.calls;
   Entry& e = m.entry(m.guard(arguments, others), arguments, others.size());
-  shape = &e.shape;
   if (e.replay) {
-    if (auto results = e.replay->run(arguments, m.numbers())) {
-      for (auto* o : m.options.optimizers) count_step(*o);
+    if (auto results = e.replay->run(arguments)) {
       ++m.replayed;
+      form = e.form;
       return std::move(*results);
     }
+    e.last = std::move(*e.replay).take();
     e.replay.reset();
     e.attempts = 0;
   }
   ++m.traced;
-  return m.trace(e, arguments, run);
+  auto results = m.trace(e, arguments, run);
+  e.form = form;
+  return results;
 }
 
 std::shared_ptr<const void> Engine::prepare(const std::vector<at::Tensor>& arguments,
@@ -298,11 +417,11 @@ std::shared_ptr<const void> Engine::prepare(const std::vector<at::Tensor>& argum
   Impl& m = *impl_;
   const std::lock_guard one_at_a_time(m.mutex);
   if (m.runner) m.runner->begin(arguments);
-  const HostState host(m.options.optimizers);  // puts back what the function does to them
-  const auto t = m.record(arguments, run, /*notes_zeros=*/true);
-  Recorded recorded = m.finish(t, arguments, true);
+  auto t = m.record(arguments, run, /*notes_zeros=*/true, /*perturbs=*/false);
+  Ended ended = m.finish(t, arguments, nullptr, true);
+  t.results.clear();
   t.undo();
-  return std::move(recorded.compiled);
+  return std::move(ended.recorded.compiled);
 }
 
 int64_t Engine::traced() const { return impl_->traced; }

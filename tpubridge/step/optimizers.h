@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 namespace torch::optim {
@@ -13,41 +16,55 @@ namespace tpubridge::step {
 // Throws ArgumentError for an optimizer whose numbers are not known.
 void check_optimizer(torch::optim::Optimizer& optimizer);
 // The numbers of the next step, group by group, in a fixed order.
-[[nodiscard]] std::vector<double> next_numbers(torch::optim::Optimizer& optimizer);
-// Counts a step that ran without the optimizer's own code.
-void count_step(torch::optim::Optimizer& optimizer);
-// What decides which ops a step has: options that are zero or not, flags, missing gradients.
-[[nodiscard]] std::vector<uint64_t> structure(torch::optim::Optimizer& optimizer);
+void next_numbers(torch::optim::Optimizer& optimizer, std::vector<double>& out);
+// What decides which ops a step has: options that are zero or not, flags, which parameters have counted the
+// same steps.
+void structure(torch::optim::Optimizer& optimizer, std::vector<uint64_t>& out);
 
-// While it lives, the options differ from the true ones by a part in 10^11, another one for each option and
-// each time: numbers of a trace that follow the options can be told from numbers that happen to be equal.
-class PerturbedOptions {
+// A named optimizer in a recorded call: what the call did to it on the host.
+struct FollowedOptimizer {
+  torch::optim::Optimizer* optimizer = nullptr;
+  struct Counted {
+    void* parameter;
+    int64_t steps;  // how many the call added
+  };
+  std::vector<Counted> counted;
+  std::vector<double> plain, perturbed;  // its numbers, by the true options and by those of the recording
+
+  void count() const;  // what a replayed call adds
+};
+
+// An optimizer while a call is recorded. With `perturb` its options differ from the true ones by up to a
+// part in a thousand, another one for each option and each time: a number of the trace that is the
+// optimizer's own arithmetic over them is one of its numbers, and one that is as it was is not. The program
+// runs with the true ones.
+class OptimizerWatch {
  public:
-  PerturbedOptions(torch::optim::Optimizer& optimizer, uint64_t round);
-  ~PerturbedOptions();
-  PerturbedOptions(const PerturbedOptions&) = delete;
-  PerturbedOptions& operator=(const PerturbedOptions&) = delete;
+  OptimizerWatch(torch::optim::Optimizer& optimizer, bool perturb, uint64_t round);
+  ~OptimizerWatch();
+  OptimizerWatch(const OptimizerWatch&) = delete;
+  OptimizerWatch& operator=(const OptimizerWatch&) = delete;
+
+  [[nodiscard]] torch::optim::Optimizer& optimizer() const { return optimizer_; }
+  // When the call has run: options are the true ones again. Says why the call cannot be replayed where it
+  // changed them.
+  std::optional<const char*> end();
+  [[nodiscard]] bool has_numbers() const { return !plain_.empty(); }  // else it tells them itself
+  [[nodiscard]] FollowedOptimizer followed() const;
+  void undo();  // counts and state as before the call; after end()
 
  private:
   struct Option {
     double* place;
-    double value;
+    double value, perturbed;
   };
+  struct Group;
+  torch::optim::Optimizer& optimizer_;
   std::vector<Option> options_;
-};
-
-// Puts back, when it goes, what these optimizers have beside the device: which parameters have state and how
-// many steps it counts, and which have gradients.
-class HostState {
- public:
-  explicit HostState(const std::vector<torch::optim::Optimizer*>& optimizers);
-  ~HostState();
-  HostState(const HostState&) = delete;
-  HostState& operator=(const HostState&) = delete;
-
- private:
-  struct One;
-  std::vector<One> all_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::pair<void*, int64_t>> steps_;  // of the state that was there
+  std::vector<double> plain_, perturbed_;
+  bool ended_ = false;
 };
 
 }  // namespace tpubridge::step

@@ -1,55 +1,98 @@
-// A call of a step, recorded: where the inputs of its program come from and where the results go.
+// A call of a step, recorded: through what each input of its program was reached, and where the results go.
 #pragma once
 
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/step/gradients.h"
+#include "tpubridge/step/optimizers.h"
 #include "tpubridge/step/runner.h"
 
 namespace tpubridge::step {
 
 using namespace device;
 
+// Elements of the host: a part of an argument, or of a tensor from outside.
+struct HostSource {
+  std::optional<size_t> argument;
+  WeakStorage storage = no_storage();  // else
+  c10::StorageImpl* identity = nullptr;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;  // in an argument: from where it begins
+  c10::ScalarType dtype = c10::ScalarType::Float;
+
+  // Undefined where it is gone.
+  [[nodiscard]] at::Tensor get(const std::vector<at::Tensor>& arguments) const;
+  [[nodiscard]] bool same(const HostSource& other) const;
+};
+
 // Where a value that the program needs (or passes on) is found at the next call.
 struct Source {
-  enum class Kind { argument, captured, host_argument, host, constant };
+  enum class Kind { argument, captured, gradient, host, constant };
   Kind kind = Kind::captured;
-  size_t argument = 0;                              // argument, host_argument
+  size_t argument = 0;                              // argument; gradient: which slot
   WeakStorage storage = no_storage();               // captured
-  Storage* identity = nullptr;                      // of `storage`, to compare
+  Storage* identity = nullptr;                      // the storage of this call, to compare
   std::shared_ptr<const trace::Geometry> geometry;  // of the storage's value
   const Shape* shape = nullptr;                     // interned
-  at::Tensor host;                                  // copied at every call: somebody may write to it
-  trace::Value value;                               // constant, and what `host` gave last
-  uint64_t content = 0;                             // hash of a constant's bytes
+  HostSource host;
+  std::vector<int64_t> sizes;                       // host: what it is expanded to
+  c10::ScalarType dtype = c10::ScalarType::Float;   // and converted
+  trace::Value value;                               // constant
+  at::Tensor content;                               // the same on the host, to compare
 
   [[nodiscard]] bool same(const Source& other) const;
 };
 
 // A storage after the call: result `from` of the program, or a source passed through.
 struct Target {
-  enum class Kind { argument, captured, fresh };
+  enum class Kind { argument, captured, gradient, fresh };
   Kind kind = Kind::captured;
-  size_t argument = 0;
-  WeakStorage storage = no_storage();  // captured; fresh: the one of this call, if somebody outside holds it
+  size_t argument = 0;                 // argument; gradient: which slot
+  WeakStorage storage = no_storage();  // captured
   Storage* identity = nullptr;
   bool is_root = true;
   size_t from = 0;  // root or source
   std::shared_ptr<const trace::Geometry> geometry;
   size_t bytes = 0;
-  bool returned = false;  // a fresh one: every call makes a new storage
 
   [[nodiscard]] bool same(const Target& other) const;
 };
 
-// A tensor that the step returns: a view of a storage.
-struct Returned {
+// A tensor that the step gives: a view of a storage.
+struct Given {
   enum class Kind { undefined, target, source };
   Kind kind = Kind::undefined;
   size_t from = 0;  // the target, or the source (unchanged storage) it looks at
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;
   c10::ScalarType dtype = c10::ScalarType::Float;
-  bool operator==(const Returned&) const = default;
+  bool operator==(const Given&) const = default;
+};
+
+// The gradient of a variable, before and after.
+struct GradientSlot {
+  enum class Start { undefined, defined, any };  // what the call must find; any: it throws it away unseen
+  enum class End { same, cleared, assigned };
+  Variable variable;
+  Start start = Start::any;
+  End end = End::same;
+  TensorFacts facts;            // of the one that it must find
+  size_t bytes = 0;             // of its storage
+  WeakStorage found = no_storage();  // the one that it found
+  Given given;                  // assigned: the new one
+  bool requires_grad = false;   // of the new one
+  uint32_t version = 0;         // of the new one; same: what is added to it
+  bool late = false;            // only its end is known
+
+  [[nodiscard]] bool same(const GradientSlot& other) const;
+};
+
+// A tensor from outside that ops were given.
+struct Captured {
+  WeakTensor tensor = no_tensor();
+  c10::TensorImpl* identity = nullptr;
+  TensorFacts facts;
+  uint32_t written = 0;  // what the call adds to its version
 };
 
 struct NumberSource {
@@ -65,6 +108,11 @@ struct Drawing {
   int64_t elements;
 };
 
+struct FedNumber {
+  std::function<double()> ask;
+  HostSource host;  // where there is no function
+};
+
 struct Recorded {
   std::array<uint64_t, 2> hash{};
   int device = 0;
@@ -75,32 +123,46 @@ struct Recorded {
   std::vector<NumberSource> numbers;    // in the order of the graph
   std::vector<trace::SpecPtr> results;  // of the roots: as data
   std::vector<Target> targets;
-  std::vector<Returned> returned;
+  std::vector<Given> returned;
+  std::vector<GradientSlot> slots;
+  std::vector<Captured> captured;
+  std::vector<uint32_t> argument_writes;  // what is added to the versions of arguments
   std::vector<Drawing> draws;
-  std::vector<std::function<double()>> fed;  // numbers that are asked for at every call
+  std::vector<FedNumber> fed;  // numbers that are asked for at every call
   std::vector<Recording::Watched> watched;
-  std::string trouble;  // not empty: it cannot be replayed, and why
+  std::vector<FollowedOptimizer> optimizers;
+  std::vector<double> plain;  // the optimizers' numbers of this call
+  // A storage of an argument (or of a gradient) may be another at the next call only if it was another in a
+  // recorded one: else the call may have reached it by another way too, which would not change with it.
+  std::vector<WeakStorage> argument_storages;
+  std::vector<bool> argument_varies, slot_varies;
+  std::string trouble;   // not empty: it cannot be replayed, and why
+  bool polluted = false;  // numbers that the step itself made of perturbed options: it must run again
 };
 
 // Tensors that a recorded call may not look at, but takes or hands through.
 void touch_all(Recording& r, const std::vector<at::Tensor>& tensors);
-// What the call left to be computed: the pending values of the storages it wrote, one for each. Under exec's
-// mutex.
-[[nodiscard]] std::vector<trace::Value> left_pending(const Recording& r);
 
 // What ends a recorded call.
 struct Ending {
   Runner* runner = nullptr;  // none: the program is that of one device
   bool only_compile = false;
 };
-// Ends a recorded call: computes what it left pending, and works out how it can be done again. `perturbed`
-// and `plain` are the optimizers' numbers with perturbed and with true options. Where it only compiles, or a
-// runner throws, the recording can be undone.
-[[nodiscard]] Recorded finish_recording(Recording& r, const std::vector<at::Tensor>& arguments,
-                                        const std::vector<at::Tensor>& returned,
-                                        const std::vector<double>& perturbed,
-                                        const std::vector<double>& plain, Ending ending = {});
-// Why the later of two calls cannot stand for the next; empty where it can.
-[[nodiscard]] std::string difference(const Recorded& before, const Recorded& now);
+
+// A call that ran under a recording, until it has ended.
+struct Ended {
+  Recorded recorded;
+  trace::Graph graph;
+};
+// Works out how it can be done again. Under exec's mutex, as long as the result is used. `before`: the
+// recorded call before this one, if there is one.
+[[nodiscard]] Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
+                                   const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
+                                   std::vector<FollowedOptimizer> optimizers, const Recorded* before);
+// Computes what the call left pending. Where it only compiles, or throws, the recording can be undone.
+void compute(Recording& r, Ended& ended, Ending ending);
+// Why the later of two calls cannot stand for the next; empty where it can. What both together prove is
+// noted in `now`.
+[[nodiscard]] std::string difference(const Recorded& before, Recorded& now);
 
 }  // namespace tpubridge::step

@@ -1,6 +1,7 @@
 // Guard, execute, write back.
 #include "tpubridge/step/replay.h"
 
+#include "tpubridge/base/errors.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/generator.h"
 #include "tpubridge/exec/in_flight.h"
@@ -22,11 +23,19 @@ constexpr size_t kAhead = 6;
 }  // namespace
 
 Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), runner_(runner) {
-  donated_.resize(r_.leaves);
-  for (int64_t i : r_.compiled->donated) donated_[static_cast<size_t>(i)] = true;
   uses_.resize(r_.results.size());
   for (const auto& t : r_.targets)
     if (t.is_root) ++uses_[t.from];
+  // Only what this very call overwrites may be taken over, and not what it passes on.
+  std::unordered_set<const Storage*> written;
+  for (const auto& t : r_.targets) written.insert(t.identity);
+  donated_.resize(r_.leaves);
+  for (int64_t i : r_.compiled->donated) {
+    const auto& s = r_.sources[static_cast<size_t>(i)];
+    donated_[static_cast<size_t>(i)] = s.kind == Source::Kind::host || (s.identity && written.count(s.identity));
+  }
+  for (const auto& t : r_.targets)
+    if (!t.is_root && t.from < r_.leaves) donated_[t.from] = false;
   known_.resize(r_.sources.size());
   storages_.resize(r_.sources.size());
   values_.resize(r_.sources.size());
@@ -57,6 +66,19 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
     numbers_.push_back(n.value);
     numbers_vary_ |= n.kind != NumberSource::Kind::constant;
   }
+  given_targets_.resize(r_.targets.size());
+  for (const auto& g : r_.returned)
+    if (g.kind == Given::Kind::target) ++given_targets_[g.from];
+  gradients_.resize(r_.slots.size());
+  for (size_t i = 0; i < r_.slots.size(); ++i) {
+    const auto& s = r_.slots[i];
+    if (s.given.kind == Given::Kind::target) ++given_targets_[s.given.from];
+    if (s.start != GradientSlot::Start::any || s.end != GradientSlot::End::same) slots_.push_back(i);
+  }
+  size_t number = 0;
+  for (const auto& o : r_.optimizers)
+    for (size_t i = 0; i < o.plain.size(); ++i, ++number)
+      if (o.plain[i] == o.perturbed[i]) fixed_.push_back({number, o.plain[i]});
 }
 
 bool Replay::bind_captured(size_t i) {
@@ -86,14 +108,98 @@ bool Replay::bind_captured(size_t i) {
 
 bool Replay::bind_other(size_t i, const std::vector<at::Tensor>& arguments) {
   auto& s = r_.sources[i];
-  if (s.kind == Source::Kind::host_argument) {
-    const at::Tensor dense = arguments[s.argument].contiguous();
-    values_[i] = exec::to_device(dense.const_data_ptr(), *s.shape, {}, r_.device);
-  } else if (s.kind == Source::Kind::host) {
-    s.value = exec::to_device(s.host.contiguous().const_data_ptr(), *s.shape, {}, r_.device);
+  if (s.kind == Source::Kind::host) {
+    const at::Tensor from = s.host.get(arguments);
+    if (!from.defined()) return false;
+    values_[i] =
+        exec::to_device(host_elements(from, s.sizes, s.dtype).const_data_ptr(), *s.shape, {}, r_.device);
   } else if (s.kind == Source::Kind::argument) {
     storages_[i] = &storage_of(arguments[s.argument]);
     return check(i);
+  } else if (s.kind == Source::Kind::gradient) {
+    storages_[i] = gradients_[s.argument].storage;
+    return storages_[i] && check(i);
+  }
+  return true;
+}
+
+// The variable has a gradient, or has none, as the call needs it.
+bool Replay::bind_gradient(size_t i, const std::vector<at::Tensor>& arguments) {
+  const auto& s = r_.slots[i];
+  Gradient& g = gradients_[i];
+  g.variable = s.variable.get(arguments);
+  if (!g.variable) return false;
+  if (s.start == GradientSlot::Start::any) return true;
+  const at::Tensor& now = g.variable->grad();
+  if (s.start == GradientSlot::Start::undefined) return !now.defined();
+  if (!now.defined() || !is_tpu(now)) return false;
+  if (!s.facts.hold_elsewhere(*now.unsafeGetTensorImpl())) return false;
+  Storage* storage = &storage_of(now);
+  if (storage == g.storage) return true;
+  // Another than before: it must be reached through the parameter alone.
+  if (storage->nbytes() != s.bytes || captured_storages_.count(storage) ||
+      (!r_.slot_varies[i] && s.found != weak(*storage)))
+    return false;
+  for (const auto& a : arguments)
+    if (is_tpu(a) && &storage_of(a) == storage) return false;
+  g.storage = storage;
+  g.held = weak(*storage);
+  new_storages_.push_back(i);
+  return true;
+}
+
+bool Replay::bind_gradients(const std::vector<at::Tensor>& arguments) {
+  new_storages_.clear();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (i + kAhead < slots_.size()) __builtin_prefetch(r_.slots[slots_[i + kAhead]].variable.identity);
+    if (!bind_gradient(slots_[i], arguments)) {
+      for (auto& g : gradients_) g.storage = nullptr;
+      return false;
+    }
+  }
+  if (new_storages_.empty()) return true;
+  std::unordered_set<const Storage*> all;
+  for (size_t i : slots_)
+    if (r_.slots[i].start == GradientSlot::Start::defined && !all.insert(gradients_[i].storage).second) {
+      gradients_[i].storage = nullptr;
+      return false;
+    }
+  return true;
+}
+
+// The numbers that this call needs, and where it leaves the generators.
+bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
+  of_optimizers_.clear();
+  for (const auto& o : r_.optimizers) next_numbers(*o.optimizer, of_optimizers_);
+  if (of_optimizers_.size() != r_.plain.size()) return false;
+  for (const auto& f : fixed_)
+    if (of_optimizers_[f.number] != f.value) return false;
+  std::vector<Draw> draws;
+  drawn_.clear();
+  for (const auto& d : r_.draws) {
+    auto it = std::find_if(drawn_.begin(), drawn_.end(), [&](auto& x) { return x.first == d.generator; });
+    if (it == drawn_.end()) it = drawn_.emplace(drawn_.end(), d.generator, next_draw(d.generator));
+    draws.push_back(it->second);
+    it->second.offset += advance_of(d.elements);
+  }
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const auto& n = r_.numbers[i];
+    if (n.kind == NumberSource::Kind::optimizer) numbers_[i].real = of_optimizers_[n.index];
+    if (n.kind == NumberSource::Kind::seed) numbers_[i].integer = static_cast<int64_t>(draws[n.index].seed);
+    if (n.kind == NumberSource::Kind::offset)
+      numbers_[i].integer = static_cast<int64_t>(draws[n.index].offset);
+    if (n.kind != NumberSource::Kind::fed) continue;
+    const auto& fed = r_.fed[n.index];
+    if (fed.ask) {
+      numbers_[i].real = fed.ask();
+      continue;
+    }
+    const at::Tensor from = fed.host.get(arguments);
+    if (!from.defined()) return false;
+    if (numbers_[i].dtype == DType::s64)
+      numbers_[i].integer = from.item<int64_t>();
+    else
+      numbers_[i].real = from.item<double>();
   }
   return true;
 }
@@ -113,6 +219,17 @@ bool Replay::check(size_t i) {
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& a = arguments[i];
+    if (!r_.argument_varies[i] && a.defined() && a.has_storage() &&
+        r_.argument_storages[i] != weak(*a.storage().unsafeGetStorageImpl()))
+      return false;
+  }
+  for (size_t i = 0; i < r_.captured.size(); ++i) {
+    if (i + kAhead < r_.captured.size()) __builtin_prefetch(r_.captured[i + kAhead].identity);
+    const auto& c = r_.captured[i];
+    if (!alive(c.identity) || !c.facts.hold(*c.identity)) return false;
+  }
   for (size_t i = 0; i < captured_.size(); ++i) {
     if (i + kAhead < captured_.size()) {
       const Known& next = known_[captured_[i + kAhead]];
@@ -123,29 +240,22 @@ bool Replay::bind(const std::vector<at::Tensor>& arguments) {
     }
     if (!bind_captured(captured_[i])) return false;
   }
+  if (!bind_gradients(arguments)) return false;
   for (size_t i : others_)
     if (!bind_other(i, arguments)) return false;
   // An argument that looks at a captured storage, where the recorded one did not.
   for (const auto& a : arguments)
     if (is_tpu(a) && captured_storages_.count(&storage_of(a))) return false;
-  for (size_t i : other_targets_)
-    if (r_.targets[i].kind == Target::Kind::captured && r_.targets[i].storage.expired()) return false;
-  return true;
+  for (size_t i : other_targets_) {
+    const auto& t = r_.targets[i];
+    if (t.kind == Target::Kind::captured && t.storage.expired()) return false;
+    if (const Storage* s = target_storage(i, arguments); s && s->nbytes() != t.bytes) return false;
+  }
+  return bind_numbers(arguments);
 }
 
-void Replay::pack_numbers(const std::vector<double>& of_optimizers) {
+void Replay::pack_numbers() {
   if (!numbers_vary_ && !packs_.empty()) return;
-  std::vector<Draw> draws;
-  for (const auto& d : r_.draws)
-    draws.push_back(draw(d.generator, static_cast<c10::DeviceIndex>(r_.device), d.elements));
-  for (size_t i = 0; i < numbers_.size(); ++i) {
-    const auto& n = r_.numbers[i];
-    if (n.kind == NumberSource::Kind::optimizer) numbers_[i].real = of_optimizers[n.index];
-    if (n.kind == NumberSource::Kind::fed) numbers_[i].real = r_.fed[n.index]();
-    if (n.kind == NumberSource::Kind::seed) numbers_[i].integer = static_cast<int64_t>(draws[n.index].seed);
-    if (n.kind == NumberSource::Kind::offset)
-      numbers_[i].integer = static_cast<int64_t>(draws[n.index].offset);
-  }
   auto packs = lower::number_packs(numbers_);
   packs_.resize(packs.size());
   for (size_t i = 0; i < packs.size(); ++i) {
@@ -165,18 +275,23 @@ const Value& Replay::value_of(size_t source) const {
   return values_[source] ? values_[source] : r_.sources[source].value;
 }
 
-// What this call writes anew, and nobody else looks at, gives its memory back first: gradients of the call
-// before need not stand beside the new ones.
-void Replay::find_overwritten() {
-  overwritten_.clear();
-  for (size_t i : other_targets_) {
-    const auto& t = r_.targets[i];
-    if (t.kind != Target::Kind::fresh || t.returned || !t.is_root || t.storage.expired()) continue;
-    const Value& v = t.identity->slot.value();
+// Gradients that the call throws away, and that nobody else looks at: their bytes.
+int64_t Replay::find_thrown_away() {
+  thrown_away_.clear();
+  int64_t bytes = 0;
+  for (size_t i : slots_) {
+    if (r_.slots[i].start != GradientSlot::Start::any) continue;
+    const at::Tensor& g = gradients_[i].variable->grad();
+    if (!is_tpu(g) || g.use_count() != 1 || g.storage().use_count() != 1) continue;
+    Storage& s = storage_of(g);
+    const Value& v = s.slot.value();
     if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1) continue;
     const auto& data = v->data(0);
-    if (data && data.use_count() == 1) overwritten_.push_back(t.identity);
+    if (!data || data.use_count() != 1) continue;
+    thrown_away_.push_back(&s);
+    bytes += static_cast<const exec::BufferData&>(*data).bytes;
   }
+  return bytes;
 }
 
 void Replay::execute() {
@@ -197,18 +312,24 @@ void Replay::execute() {
     if (donated_[i] && !k.private_) keep_.push_back(static_cast<int64_t>(i));
   }
   for (const auto& pack : packs_) inputs_.push_back(&pack.buffers[0]);
-  find_overwritten();
-  auto held = [](Storage * s) -> auto& { return static_cast<exec::BufferData&>(*s->slot.value()->data(0)); };
-  int64_t released = 0;
-  for (Storage* s : overwritten_) released += held(s).bytes;
   const exec::Compiled& compiled = r_.compiled->best();
-  exec::check_memory(r_.device, compiled.needs - released, "a compiled step");
-  for (Storage* s : overwritten_) held(s).buffer.erase();
-  try {
+  auto run = [&] {
+    exec::check_memory(r_.device, compiled.needs, "a compiled step");
     outputs_ = runner_ ? execute_everywhere(compiled) : exec::execute(*compiled.program, inputs_, keep_);
-  } catch (...) {
-    for (Storage* s : overwritten_) s->slot.set(Value());
-    throw;
+  };
+  try {
+    run();
+  } catch (const Error& e) {
+    // With the memory of gradients that the call throws away it may do.
+    if (e.code() != Code::resource_exhausted || find_thrown_away() == 0) throw;
+    for (Storage* s : thrown_away_) s->slot.set(Value());
+    try {
+      run();
+    } catch (...) {
+      for (size_t i : slots_)
+        if (r_.slots[i].start == GradientSlot::Start::any) gradients_[i].variable->mutable_grad() = at::Tensor();
+      throw;
+    }
   }
   exec::count_execution(false);
 }
@@ -266,7 +387,7 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
   const bool others = !other_targets_.empty();
   if (others) {
     results_.assign(r_.results.size(), Value());
-    fresh_.assign(r_.targets.size(), {});
+    make_fresh();
   }
   // Before anything is overwritten: what is passed from storage to storage.
   std::vector<std::pair<size_t, Value>> passed;
@@ -294,57 +415,103 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
 
 void Replay::put_other(size_t i, const std::vector<at::Tensor>& arguments) {
   const auto& t = r_.targets[i];
-  if (t.kind == Target::Kind::fresh && t.returned) fresh_[i] = new_storage(t.bytes, r_.device);
   Storage* s = target_storage(i, arguments);
-  if (!s) return;  // a gradient or the like that nobody holds any more
+  if (!s) return;
   if (t.is_root && !swap_in(t, *s)) s->slot.set(result(t));
   if (s->geometry != t.geometry) s->geometry = t.geometry;
 }
 
 Storage* Replay::target_storage(size_t i, const std::vector<at::Tensor>& arguments) {
-  if (i < fresh_.size() && fresh_[i]) return static_cast<Storage*>(fresh_[i].get());
   const auto& t = r_.targets[i];
-  if (t.kind == Target::Kind::argument) return &storage_of(arguments[t.argument]);
-  return t.storage.expired() ? nullptr : t.identity;
-}
-
-std::vector<at::Tensor> Replay::make_returned(const std::vector<at::Tensor>& arguments) {
-  std::vector<at::Tensor> out;
-  for (const auto& r : r_.returned) {
-    if (r.kind == Returned::Kind::undefined) {
-      out.emplace_back();
-      continue;
-    }
-    c10::intrusive_ptr<c10::StorageImpl> storage;
-    if (r.kind == Returned::Kind::target) {
-      const auto& t = r_.targets[r.from];
-      if (t.kind == Target::Kind::argument)
-        storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage_of(arguments[t.argument]));
-      else
-        storage = r.from < fresh_.size() && fresh_[r.from] ? fresh_[r.from] : t.storage.lock();
-    } else if (storages_[r.from]) {
-      storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storages_[r.from]);
-    } else {  // a constant
-      storage = new_storage(static_cast<size_t>(r_.sources[r.from].shape->bytes()), r_.device);
-      auto& s = static_cast<Storage&>(*storage);
-      s.slot.set(value_of(r.from));
-      s.geometry = std::make_shared<const trace::Geometry>(trace::contiguous(r_.sources[r.from].shape->dims));
-    }
-    out.push_back(view_of(std::move(storage), r.sizes, r.strides, r.offset, r.dtype));
+  switch (t.kind) {
+    case Target::Kind::argument:
+      return &storage_of(arguments[t.argument]);
+    case Target::Kind::gradient:
+      return gradients_[t.argument].storage;
+    case Target::Kind::fresh:
+      return i < fresh_.size() ? static_cast<Storage*>(fresh_[i].get()) : nullptr;
+    default:
+      return t.storage.expired() ? nullptr : t.identity;
   }
-  return out;
 }
 
-std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>& arguments,
-                                                   const std::vector<double>& numbers) {
+at::Tensor Replay::make(const Given& g, const std::vector<at::Tensor>& arguments) {
+  if (g.kind == Given::Kind::undefined) return {};
+  c10::intrusive_ptr<c10::StorageImpl> storage;
+  if (Storage* s = g.kind == Given::Kind::target ? target_storage(g.from, arguments) : storages_[g.from]) {
+    storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(s);
+  } else {  // a constant, or something of the host
+    storage = new_storage(static_cast<size_t>(r_.sources[g.from].shape->bytes()), r_.device);
+    auto& made = static_cast<Storage&>(*storage);
+    made.slot.set(value_of(g.from));
+    made.geometry = std::make_shared<const trace::Geometry>(trace::contiguous(r_.sources[g.from].shape->dims));
+  }
+  return view_of(std::move(storage), g.sizes, g.strides, g.offset, g.dtype);
+}
+
+// New storages for what the call makes. A gradient that it throws away and nobody else holds is used again.
+void Replay::make_fresh() {
+  fresh_.assign(r_.targets.size(), {});
+  for (size_t i : slots_) {
+    const auto& s = r_.slots[i];
+    if (s.end != GradientSlot::End::assigned || s.given.kind != Given::Kind::target ||
+        r_.targets[s.given.from].kind != Target::Kind::fresh)
+      continue;
+    at::Tensor& g = gradients_[i].variable->mutable_grad();
+    if (given_targets_[s.given.from] == 1 && is_tpu(g) && g.use_count() == 1 && g.storage().use_count() == 1 &&
+        g.sizes() == s.given.sizes && g.strides() == s.given.strides && g.storage_offset() == s.given.offset &&
+        g.scalar_type() == s.given.dtype && g.requires_grad() == s.requires_grad && g.is_leaf() &&
+        !g.is_conj() && !g.is_neg() && storage_of(g).nbytes() == r_.targets[s.given.from].bytes)
+      fresh_[s.given.from] = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage_of(g));
+  }
+  for (size_t i : other_targets_)
+    if (r_.targets[i].kind == Target::Kind::fresh && !fresh_[i])
+      fresh_[i] = new_storage(r_.targets[i].bytes, r_.device);
+}
+
+void Replay::put_gradients(const std::vector<at::Tensor>& arguments) {
+  for (size_t i : slots_) {
+    const auto& s = r_.slots[i];
+    at::Tensor& g = gradients_[i].variable->mutable_grad();
+    if (s.end == GradientSlot::End::same) {
+      if (g.defined()) add_to_version(*g.unsafeGetTensorImpl(), s.version);
+    } else if (s.end == GradientSlot::End::cleared) {
+      g = at::Tensor();
+    } else {
+      const Storage* into =
+          s.given.kind == Given::Kind::target ? target_storage(s.given.from, arguments) : nullptr;
+      if (!into || !is_tpu(g) || g.use_count() != 1 || &storage_of(g) != into) {
+        g = make(s.given, arguments);
+        if (s.requires_grad) g.requires_grad_(true);
+      }
+      auto counter = g.unsafeGetTensorImpl()->version_counter();
+      if (counter.enabled()) counter.set_version(s.version);
+    }
+  }
+}
+
+// The program runs: now, and only now, the rest of the world is told.
+void Replay::commit(const std::vector<at::Tensor>& arguments) {
+  for (const auto& [generator, next] : drawn_) set_next_draw(generator, next);
+  put(arguments);
+  put_gradients(arguments);
+  for (const auto& c : r_.captured) add_to_version(*c.identity, c.written);
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (r_.argument_writes[i] != 0) add_to_version(*arguments[i].unsafeGetTensorImpl(), r_.argument_writes[i]);
+  for (const auto& o : r_.optimizers) o.count();
+}
+
+std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>& arguments) {
   exec::Lock lock(exec::mutex());
   (void)exec::client();  // throws in a forked process
   if (!bind(arguments)) return std::nullopt;
-  pack_numbers(numbers);
+  pack_numbers();
   execute();
-  put(arguments);
+  commit(arguments);
   if (runner_) keep_everywhere();
-  auto out = make_returned(arguments);
+  std::vector<at::Tensor> out;
+  out.reserve(r_.returned.size());
+  for (const auto& g : r_.returned) out.push_back(make(g, arguments));
   outputs_.clear();
   fresh_.clear();
   for (size_t i : others_) values_[i] = Value();

@@ -13,11 +13,10 @@ class Replay {
   // `runner`: of a program over several devices; it must outlive this.
   explicit Replay(Recorded recorded, Runner* runner = nullptr);
 
-  // Empty where something it stands on is gone or has another shape: the call must be traced again.
-  // `numbers`: the optimizers' numbers of this step.
-  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments,
-                                             const std::vector<double>& numbers);
-  [[nodiscard]] const exec::Compiled& compiled() const { return *r_.compiled; }
+  // Empty where something it stands on is gone or is not what it was: the call must be traced again. Where
+  // it throws, everything is as it was before.
+  std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments);
+  [[nodiscard]] Recorded take() && { return std::move(r_); }
 
  private:
   // What was seen of a captured source: while its storage holds the same node, all of it still holds.
@@ -35,11 +34,14 @@ class Replay {
 
   bool bind(const std::vector<at::Tensor>& arguments);
   bool bind_captured(size_t source);
+  bool bind_gradients(const std::vector<at::Tensor>& arguments);
+  bool bind_gradient(size_t slot, const std::vector<at::Tensor>& arguments);
   bool bind_other(size_t source, const std::vector<at::Tensor>& arguments);
+  bool bind_numbers(const std::vector<at::Tensor>& arguments);
   bool check(size_t source);
-  void pack_numbers(const std::vector<double>& of_optimizers);
+  void pack_numbers();
   [[nodiscard]] const trace::Value& value_of(size_t source) const;
-  void find_overwritten();
+  [[nodiscard]] int64_t find_thrown_away();
   void execute();
   std::vector<pjrt::Buffer> execute_everywhere(const exec::Compiled& compiled);
   void keep_everywhere();
@@ -48,7 +50,10 @@ class Replay {
   [[nodiscard]] trace::Value result(const Target& t);
   bool swap_in(const Target& t, Storage& s);
   Storage* target_storage(size_t target, const std::vector<at::Tensor>& arguments);
-  std::vector<at::Tensor> make_returned(const std::vector<at::Tensor>& arguments);
+  void make_fresh();
+  void put_gradients(const std::vector<at::Tensor>& arguments);
+  void commit(const std::vector<at::Tensor>& arguments);
+  at::Tensor make(const Given& g, const std::vector<at::Tensor>& arguments);
 
   struct Pack {
     std::vector<std::byte> bytes;       // what the buffer holds
@@ -59,10 +64,24 @@ class Replay {
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
   bool numbers_vary_ = false;
-  std::vector<bool> donated_;              // per leaf
+  std::vector<bool> donated_;  // per leaf: the program may take it over, and the call overwrites it
   std::vector<size_t> uses_;               // targets per root
   std::vector<Known> known_;               // per source
   std::vector<size_t> captured_, others_;  // sources
+  std::vector<size_t> slots_;              // that the call has to do with
+  std::vector<double> of_optimizers_;
+  struct Fixed {
+    size_t number;
+    double value;
+  };
+  std::vector<Fixed> fixed_;  // numbers of the optimizers that could not be told from constants
+  struct Gradient {
+    c10::TensorImpl* variable = nullptr;
+    Storage* storage = nullptr;        // of the gradient that was checked last
+    WeakStorage held = no_storage();  // its address is not used again
+  };
+  std::vector<Gradient> gradients_;     // per slot
+  std::vector<size_t> new_storages_;    // slots whose gradient is another than at the call before
   // State: a source's storage gets the new buffer in the place of the old one.
   struct InPlace {
     size_t source, root;
@@ -71,12 +90,14 @@ class Replay {
   std::vector<size_t> in_place_targets_;  // of the same
   std::vector<size_t> other_targets_;
   std::unordered_set<const Storage*> captured_storages_;
+  std::vector<size_t> given_targets_;  // per target: how many gradients and results look at it
   // Of the call that runs at the moment.
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
   std::vector<const pjrt::Buffer*> inputs_;
   std::vector<int64_t> keep_;
-  std::vector<Storage*> overwritten_;  // gradients of the call before
+  std::vector<std::pair<at::Generator, Draw>> drawn_;  // where generators will stand
+  std::vector<Storage*> thrown_away_;                  // gradients that nobody else holds
   std::vector<pjrt::Buffer> outputs_;
   std::vector<trace::Value> results_;  // per root, where made already
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;

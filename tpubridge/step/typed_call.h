@@ -1,7 +1,7 @@
 // A typed function over an engine that knows tensors alone: arguments are taken apart, results put together.
 //
-// An engine has call(tensors, others, run, shape): it runs `run`, which gives the tensors of the result, or
-// gives them itself. `shape` then leads to where the result's form was put by an earlier call that ran.
+// An engine has call(tensors, others, run, form): it runs `run`, which gives the tensors of the result and
+// leaves its form without them, or gives the tensors itself, with the form that an earlier call left.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ auto typed_call(Engine& engine, F& fn, Args&... args) {
   [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
   [[maybe_unused]] auto note = [&](uint64_t word) { others.push_back(word); };
   (tree::visit(args, take, note), ...);
-  std::shared_ptr<void>* shape = nullptr;
+  std::shared_ptr<void> form;
   auto ignore = [](uint64_t) {};
   if constexpr (std::is_void_v<R>) {
     engine.call(
-        tensors, others, [&] { return fn(args...), std::vector<at::Tensor>(); }, shape);
+        tensors, others, [&] { return fn(args...), std::vector<at::Tensor>(); }, form);
   } else {
     std::optional<R> fresh;
     auto run = [&] {
@@ -33,19 +33,15 @@ auto typed_call(Engine& engine, F& fn, Args&... args) {
       std::vector<at::Tensor> out;
       auto detach = [&](at::Tensor& t) { out.push_back(t = t.defined() ? t.detach() : t); };
       tree::visit(*fresh, detach, ignore);
+      auto empty = std::make_shared<R>(*fresh);
+      auto drop = [](at::Tensor& t) { t = at::Tensor(); };
+      tree::visit(*empty, drop, ignore);
+      form = std::move(empty);
       return out;
     };
-    const auto results = engine.call(tensors, others, run, shape);
-    if (fresh) {
-      if (shape) {
-        auto empty = std::make_shared<R>(*fresh);
-        auto drop = [](at::Tensor& t) { t = at::Tensor(); };
-        tree::visit(*empty, drop, ignore);
-        *shape = std::move(empty);
-      }
-      return std::move(*fresh);
-    }
-    R out = *static_cast<R*>(shape->get());
+    const auto results = engine.call(tensors, others, run, form);
+    if (fresh) return std::move(*fresh);
+    R out = *static_cast<R*>(form.get());
     auto next = results.begin();
     auto put = [&](at::Tensor& t) { t = *next++; };
     tree::visit(out, put, ignore);

@@ -1,0 +1,61 @@
+// What a tensor is besides its elements: two tensors with the same facts are treated alike by every op.
+#pragma once
+
+#include <vector>
+
+#include "tpubridge/device/torch.h"
+
+namespace tpubridge::device {
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+[[nodiscard]] inline WeakTensor weak(const at::Tensor& t) { return WeakTensor(t.getIntrusivePtr()); }
+[[nodiscard]] inline WeakTensor no_tensor() {
+  return WeakTensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>());
+}
+[[nodiscard]] inline bool alive(const c10::TensorImpl* held_weakly) {
+  return c10::raw::weak_intrusive_ptr::use_count(const_cast<c10::TensorImpl*>(held_weakly)) != 0;
+}
+
+struct TensorFacts {
+  TensorFacts() = default;
+  explicit TensorFacts(const at::Tensor& t);
+
+  const c10::StorageImpl* storage = nullptr;
+  uint64_t keys = 0;  // dispatch keys: device, autograd, conjugate and negative bits
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  bool requires_grad = false;
+  int64_t offset = 0;
+  c10::DimVector sizes, strides;
+
+  [[nodiscard]] bool hold(const c10::TensorImpl& t) const { return t.storage().unsafeGetStorageImpl() == storage && hold_elsewhere(t); }
+  // The same, whatever storage it looks at.
+  [[nodiscard]] bool hold_elsewhere(const c10::TensorImpl& t) const {
+    return t.key_set().raw_repr() == keys && t.dtype() == c10::scalarTypeToTypeMeta(dtype) &&
+           t.requires_grad() == requires_grad && t.storage_offset() == offset && t.sizes() == sizes &&
+           t.strides() == strides;
+  }
+  bool operator==(const TensorFacts&) const = default;
+};
+
+inline TensorFacts::TensorFacts(const at::Tensor& t)
+    : storage(t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr),
+      keys(t.key_set().raw_repr()),
+      dtype(t.scalar_type()),
+      requires_grad(t.requires_grad()) {
+  if (t.layout() != c10::kStrided) return;
+  offset = t.storage_offset();
+  sizes = t.sizes();
+  strides = t.strides();
+}
+
+// How often it was written in place, as autograd counts; 0 where it does not.
+[[nodiscard]] inline uint32_t version_of(const c10::TensorImpl& t) {
+  return t.version_counter().enabled() ? t.version_counter().current_version() : 0;
+}
+inline void add_to_version(c10::TensorImpl& t, uint32_t more) {
+  if (more == 0 || !t.version_counter().enabled()) return;
+  auto counter = t.version_counter();
+  counter.set_version(static_cast<int64_t>(counter.current_version()) + more);
+}
+
+}  // namespace tpubridge::device
