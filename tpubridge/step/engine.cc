@@ -202,13 +202,26 @@ struct Engine::Impl {
         for (const auto& p : group.params()) gradients.note(p);
       optimizers.emplace_back(o, perturbs, round);
     }
+    bool options_changed = false;  // by the call
+    bool lr_was_set = false;       // by way of a scheduler: what followed has true numbers
     void end_optimizers() {
-      for (auto& o : optimizers)
-        if (const auto why = o.end(); why && recording->trouble.empty()) recording->trouble = *why;
+      for (auto& o : optimizers) {
+        const auto why = o.end();
+        lr_was_set |= o.lr_was_set();
+        if (!why) continue;
+        options_changed = true;
+        if (recording->trouble.empty()) recording->trouble = *why;
+      }
     }
     void undo() {
       end_optimizers();
       const exec::Lock lock(exec::mutex());
+      // What a parameter that was met late has now: where the call made it, there was none, or it is gone.
+      for (const auto& b : gradients.all()) {
+        at::Tensor& now = b.variable.unsafeGetTensorImpl()->mutable_grad();
+        const auto* f = b.late && is_tpu(now) ? recording->found_of(&storage_of(now)) : nullptr;
+        if (f && !f->value) now = at::Tensor();
+      }
       recording->undo();
       gradients.restore();
       for (auto& o : optimizers) o.undo();
@@ -237,6 +250,10 @@ struct Engine::Impl {
       RecordingScope scope(t.recording);
       t.results = run();
     } catch (...) {
+      {
+        const exec::Lock lock(exec::mutex());
+        meet_variables(t);
+      }
       t.undo();
       throw;
     }
@@ -309,6 +326,7 @@ struct Engine::Impl {
       for (const auto& o : t.optimizers)
         if (o.has_numbers()) followed.push_back(o.followed());
       Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
+      ended.recorded.polluted &= !t.lr_was_set;
       if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});
       return ended;
     } catch (...) {
@@ -324,6 +342,7 @@ struct Engine::Impl {
     Traced t = record(arguments, run, /*notes_zeros=*/first, !first && e.perturbs);
     const Recorded* last = first ? nullptr : &*e.last;
     Recorded now = std::move(finish(t, arguments, last, false).recorded);
+    if (t.options_changed) e.perturbs = false;
     if (now.polluted) {  // what it made of the options itself is wrong: again, with the true ones
       e.perturbs = false;
       t.results.clear();

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <typeinfo>
+#include <unordered_map>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/optim/optim.h"
@@ -43,14 +44,22 @@ int64_t* step_of(OptimizerParamState& s) {
   return &static_cast<S&>(s).step();
 }
 
-// Options that notice a learning rate set by a scheduler. They take the place of the true ones in their very
-// memory: others may hold references to them.
-thread_local bool lr_was_set = false;
+thread_local std::unordered_map<const OptimizerOptions*, OptimizerWatch*> watches;
+
+// Options that notice a learning rate set by a scheduler, and show it the true one. They take the place of
+// the user's in their very memory: others may hold references to them.
 template <class O>
 struct Listening final : O {
   explicit Listening(const O& o) : O(o) {}
+  double get_lr() const override {
+    const auto it = watches.find(this);
+    return it == watches.end() ? this->lr() : it->second->true_value(this->lr());
+  }
   void set_lr(const double lr) override {
-    lr_was_set = true;
+    if (const auto it = watches.find(this); it != watches.end()) {
+      it->second->set_true_values();  // what follows is no longer told by them
+      it->second->lr_is_set();
+    }
     O::set_lr(lr);
   }
 };
@@ -218,8 +227,14 @@ void FollowedOptimizer::count() const {
 
 // Listens to the options of one group while it lives.
 struct OptimizerWatch::Group {
-  Group(OptimizerOptions& o, const Class& c) : options(o), kind(c) { kind.listen(options, true); }
-  ~Group() { kind.listen(options, false); }
+  Group(OptimizerOptions& o, const Class& c, OptimizerWatch* w) : options(o), kind(c) {
+    kind.listen(options, true);
+    watches[&options] = w;
+  }
+  ~Group() {
+    watches.erase(&options);
+    kind.listen(options, false);
+  }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   OptimizerOptions& options;
@@ -233,7 +248,7 @@ OptimizerWatch::OptimizerWatch(Optimizer& optimizer, bool perturb, uint64_t roun
   perturb &= !plain_.empty();  // one that tells its numbers itself needs none of it
   uint64_t k = round * 0x9E3779B97F4A7C15;
   for (auto& group : optimizer.param_groups()) {
-    groups_.push_back(std::make_unique<Group>(group.options(), c));
+    groups_.push_back(std::make_unique<Group>(group.options(), c, this));
     for (double* o : c.options(group.options())) {
       k = (k ^ (k >> 29)) * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB;
       const double part = std::ldexp(static_cast<double>((k >> 12) | 1), -62);  // below 2^-10
@@ -241,11 +256,21 @@ OptimizerWatch::OptimizerWatch(Optimizer& optimizer, bool perturb, uint64_t roun
       *o = options_.back().perturbed;
     }
   }
-  lr_was_set = false;
   next_numbers(optimizer, perturbed_);
 }
 
 OptimizerWatch::~OptimizerWatch() { (void)end(); }
+
+double OptimizerWatch::true_value(const double& option) const {
+  for (const auto& o : options_)
+    if (o.place == &option && option == o.perturbed) return o.value;
+  return option;
+}
+
+void OptimizerWatch::set_true_values() {
+  for (auto& o : options_)
+    if (*o.place == o.perturbed) *o.place = o.perturbed = o.value;
+}
 
 std::optional<const char*> OptimizerWatch::end() {
   if (std::exchange(ended_, true)) return std::nullopt;
@@ -256,7 +281,7 @@ std::optional<const char*> OptimizerWatch::end() {
     else  // the call set it: that counts
       why = "it changes an option of an optimizer (do that outside of the step)";
   }
-  if (lr_was_set) why = "it sets a learning rate (step the scheduler outside of the step)";
+  if (lr_was_set_) why = "it sets a learning rate (step the scheduler outside of the step)";
   groups_.clear();
   return why;
 }

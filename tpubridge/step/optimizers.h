@@ -53,6 +53,12 @@ class OptimizerWatch {
   [[nodiscard]] FollowedOptimizer followed() const;
   void undo();  // counts and state as before the call; after end()
 
+  // For schedulers inside the call.
+  [[nodiscard]] double true_value(const double& option) const;
+  void set_true_values();  // those that stand as they were perturbed
+  void lr_is_set() { lr_was_set_ = true; }
+  [[nodiscard]] bool lr_was_set() const { return lr_was_set_; }
+
  private:
   struct Option {
     double* place;
@@ -64,7 +70,7 @@ class OptimizerWatch {
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<std::pair<void*, int64_t>> steps_;  // of the state that was there
   std::vector<double> plain_, perturbed_;
-  bool ended_ = false;
+  bool ended_ = false, lr_was_set_ = false;
 };
 
 }  // namespace tpubridge::step

@@ -30,12 +30,18 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
   std::unordered_set<const Storage*> written;
   for (const auto& t : r_.targets) written.insert(t.identity);
   donated_.resize(r_.leaves);
-  for (int64_t i : r_.compiled->donated) {
-    const auto& s = r_.sources[static_cast<size_t>(i)];
-    donated_[static_cast<size_t>(i)] = s.kind == Source::Kind::host || (s.identity && written.count(s.identity));
+  spare_.resize(r_.leaves);
+  for (int64_t i : r_.compiled->donated) donated_[static_cast<size_t>(i)] = true;
+  for (size_t i = 0; i < r_.leaves; ++i) {
+    const auto& s = r_.sources[i];
+    spare_[i] = s.kind == Source::Kind::host || (s.identity && written.count(s.identity));
   }
   for (const auto& t : r_.targets)
-    if (!t.is_root && t.from < r_.leaves) donated_[t.from] = false;
+    if (!t.is_root && t.from < r_.leaves) spare_[t.from] = false;
+  for (const auto& g : r_.returned)
+    if (g.kind == Given::Kind::source && g.from < r_.leaves) spare_[g.from] = false;
+  for (const auto& s : r_.slots)
+    if (s.given.kind == Given::Kind::source && s.given.from < r_.leaves) spare_[s.given.from] = false;
   known_.resize(r_.sources.size());
   storages_.resize(r_.sources.size());
   values_.resize(r_.sources.size());
@@ -302,14 +308,14 @@ void Replay::execute() {
     if (!k.node) {  // an argument, or something of the host
       const Value& v = value_of(i);
       inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
-      if (donated_[i] && (v->references() > 1 || v->data(v.index()).use_count() > 1))
+      if (donated_[i] && (!spare_[i] || v->references() > 1 || v->data(v.index()).use_count() > 1))
         keep_.push_back(static_cast<int64_t>(i));
       continue;
     }
     inputs_.push_back(&k.data->buffer);
     // What somebody else can still see must outlive the call.
     k.private_ = k.node->references() == 1 && k.owner.use_count() == 1;
-    if (donated_[i] && !k.private_) keep_.push_back(static_cast<int64_t>(i));
+    if (donated_[i] && !(spare_[i] && k.private_)) keep_.push_back(static_cast<int64_t>(i));
   }
   for (const auto& pack : packs_) inputs_.push_back(&pack.buffers[0]);
   const exec::Compiled& compiled = r_.compiled->best();

@@ -64,7 +64,8 @@ class Replay {
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
   bool numbers_vary_ = false;
-  std::vector<bool> donated_;  // per leaf: the program may take it over, and the call overwrites it
+  std::vector<bool> donated_;  // per leaf: the program takes it over
+  std::vector<bool> spare_;    // per leaf: the call overwrites it
   std::vector<size_t> uses_;               // targets per root
   std::vector<Known> known_;               // per source
   std::vector<size_t> captured_, others_;  // sources
