@@ -41,7 +41,8 @@ template <class Call>
 void expect_nothing_happened(int good, Call fails) {
   SCOPED_TRACE(good);
   Training here(torch::kCPU), there(tpu());
-  auto step = compile([&](const Tensor& x, bool fail) { return there.body(x, fail); }, {.optimizers = {&there.opt}});
+  auto step =
+      compile([&](const Tensor& x, bool fail) { return there.body(x, fail); }, {.optimizers = {&there.opt}});
   const auto both = [&](float i) {
     const auto want = here.body(torch::tensor({i, 2.f}), false);
     expect_close(step(vec({i, 2}), false), want);
@@ -69,7 +70,8 @@ void expect_nothing_happened(int good, Call fails) {
 
 TEST(FailedCall, AnExceptionInside) {
   for (const int good : {0, 1, 6})
-    expect_nothing_happened(good, [](auto& step, const Tensor& x) { EXPECT_THROW(step(x, true), std::runtime_error); });
+    expect_nothing_happened(
+        good, [](auto& step, const Tensor& x) { EXPECT_THROW(step(x, true), std::runtime_error); });
 }
 
 TEST(FailedCall, TooLittleMemory) {

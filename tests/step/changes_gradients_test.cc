@@ -79,6 +79,20 @@ TEST(ChangedGradients, TwoBatchSizesAddUp) {
   }
 }
 
+// Each size has a program, and both leave their gradients in the same parameter.
+TEST(ChangedGradients, TwoBatchSizesTakeTurns) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) {
+    w.mutable_grad() = Tensor();
+    (w * x).sum().backward();
+  });
+  for (int i = 1; i <= 12; ++i) {
+    const int64_t rows = 2 + i % 3;
+    step(torch::full({rows}, static_cast<float>(i)).to(tpu()));
+    EXPECT_EQ(host(w.grad()), Floats{static_cast<float>(rows * i)}) << i;
+  }
+}
+
 TEST(ChangedGradients, OneThatIsReturnedIsTheCallers) {
   auto w = parameter({1, 1});
   auto step = compile([&](const Tensor& x) {

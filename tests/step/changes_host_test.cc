@@ -1,4 +1,5 @@
-// Tensors and numbers of the host that a compiled step uses, where they change after some calls; random numbers.
+// Tensors and numbers of the host that a compiled step uses, where they change after some calls; random
+// numbers.
 #include "tests/step/changes.h"
 
 namespace tpubridge::changes {
@@ -46,7 +47,8 @@ TEST(ChangedHost, ATensorThatServesAsANumber) {
   for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({10}))), Floats{30});
   auto given = compile([](const Tensor& x, const Tensor& number) { return x + number; });
   for (float i = 0; i < 8; ++i)
-    EXPECT_EQ(host(given(vec({10}), torch::scalar_tensor(i < 6 ? 1.f : i))), Floats{i < 6 ? 11.f : 10 + i}) << i;
+    EXPECT_EQ(host(given(vec({10}), torch::scalar_tensor(i < 6 ? 1.f : i))), Floats{i < 6 ? 11.f : 10 + i})
+        << i;
 }
 
 TEST(ChangedHost, ANumberThatIsReadFromAnArgument) {

@@ -10,9 +10,7 @@ torch::nn::Linear linear(torch::Device device) {
   n->to(device, torch::kDouble);
   return n;
 }
-Tensor batch(int i) {
-  return torch::sin(torch::arange(20, torch::kDouble).view({5, 4}) * (0.3 * (i + 1)));
-}
+Tensor batch(int i) { return torch::sin(torch::arange(20, torch::kDouble).view({5, 4}) * (0.3 * (i + 1))); }
 Tensor loss_of(torch::nn::Linear& n, const Tensor& x) { return (n(x) - 1).square().mean(); }
 
 int64_t count_of(torch::optim::Optimizer& opt) {
@@ -76,7 +74,8 @@ TEST(ChangedOptimizer, RateAndDecayOfAdamW) {
   steps(6, 12);
 }
 
-// Two compiled steps, both of which name the optimizer: one adds gradients up, every third call the other steps.
+// Two compiled steps, both of which name the optimizer: one adds gradients up, every third call the other
+// steps.
 TEST(ChangedOptimizer, CountsItsOwnStepsAlone) {
   auto host_net = linear(torch::kCPU), net = linear(tpu());
   const auto options = torch::optim::AdamWOptions(0.01);

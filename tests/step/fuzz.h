@@ -1,6 +1,6 @@
-// Fuzzing of compiled steps. A seed gives a case, which is data: a small model, an optimizer, a step, and what
-// happens between its calls. Three worlds run it (the CPU, the device uncompiled, the device compiled) and
-// must look alike after every act.
+// Fuzzing of compiled steps. A seed gives a case, which is data: a small model, an optimizer, a step, and
+// what happens between its calls. Three worlds run it (the CPU, the device uncompiled, the device compiled)
+// and must look alike after every act.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,9 +14,9 @@ namespace tpubridge::fuzz {
 
 enum class Piece { linear, tied, batch_norm, layer_norm, dropout, relu, tanh, gelu };
 struct Model {
-  int64_t features = 3;                        // in and out of every piece
+  int64_t features = 3;                         // in and out of every piece
   std::vector<Piece> pieces = {Piece::linear};  // the first is always a linear one
-  int frozen = -1;                             // the parameter that begins without gradients
+  int frozen = -1;                              // the parameter that begins without gradients
 };
 
 enum class Rule { sgd, adam, adamw, rmsprop, adagrad, fused_sgd, fused_adam, fused_adamw };
@@ -27,7 +27,7 @@ struct Optimizer {
 };
 
 enum class Goal { train, backward, inference };
-enum class Zero { nowhere, begin, begin_zeros, end };  // where zero_grad() is called; _zeros: not to none
+enum class Zero { nowhere, begin, begin_zeros, end };      // where zero_grad() is called; _zeros: not to none
 enum class Form { device, host, host_slice, host_float };  // how the inputs reach the step
 enum class Extra { none, average, counter };               // a captured tensor that the step updates
 enum class Write { none, add, copy, slice };               // what the step does to its third argument
@@ -60,6 +60,7 @@ enum class Do {
   call_throws,   // at the place `which` of the step: nothing has happened
   call_limited,  // with too little memory: nothing has happened
   second,        // another compiled step over the same model
+  prepare,       // nothing has happened
   // How later calls are made.
   rows,
   factor,  // a number among the arguments
@@ -135,7 +136,9 @@ struct Difference {
 [[nodiscard]] bool left_out(const std::string& name);
 [[nodiscard]] const char* name_of(Do act);
 [[nodiscard]] std::string as_program(const Case& c);
-[[nodiscard]] std::optional<Difference> run(const Case& c);
+// `why_not` becomes the reason where the case ended early because it says nothing: no world can run its step,
+// or its numbers ran away.
+[[nodiscard]] std::optional<Difference> run(const Case& c, std::string* why_not = nullptr);
 // A smaller case that fails in the same way; `difference` becomes its own.
 [[nodiscard]] Case shrink(Case c, Difference& difference, double seconds);
 

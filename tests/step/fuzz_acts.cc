@@ -28,6 +28,7 @@ void World::apply(const Act& act) {
     case Do::call_throws:
     case Do::call_limited:
     case Do::second:
+    case Do::prepare:
       throw std::logic_error("calls are made by run()");
     case Do::rows:
       rows = 4 + act.which % 3;
@@ -131,7 +132,8 @@ void World::apply(const Act& act) {
       table.mul_(act.value);
       break;
     case Do::default_type:
-      torch::set_default_dtype(caffe2::TypeMeta::fromScalarType(act.which % 2 ? torch::kDouble : torch::kFloat));
+      torch::set_default_dtype(
+          caffe2::TypeMeta::fromScalarType(act.which % 2 ? torch::kDouble : torch::kFloat));
       break;
   }
 }

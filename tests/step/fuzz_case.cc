@@ -68,6 +68,9 @@ int weight(Do what, const Case& c) {
   switch (what) {
     case Do::call:
       return 0;  // they stand between all others anyway
+    case Do::call_limited:
+    case Do::prepare:
+      return s.schedule ? 0 : 2;  // nobody can take back what a scheduler of the host did
     case Do::factor:
     case Do::save_load:
     case Do::thread:
@@ -102,7 +105,8 @@ Act act(Dice& d, const Case& c) {
   if (a.what == Do::lr) a.value = d.of({0.0, 0.02, 0.1, 1.0});
   if (a.what == Do::weight_decay) a.value = d.of({0.0, 0.05, 0.3, 1.0});
   if (a.what == Do::momentum)  // a beta of 1 divides by zero
-    a.value = d.of({0.0, 0.3, 0.9, c.optimizer.rule == Rule::sgd || c.optimizer.rule == Rule::fused_sgd ? 1.0 : 0.5});
+    a.value = d.of(
+        {0.0, 0.3, 0.9, c.optimizer.rule == Rule::sgd || c.optimizer.rule == Rule::fused_sgd ? 1.0 : 0.5});
   return a;
 }
 

@@ -90,11 +90,9 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Optimizer& o, bool
     case Rule::adamw:
       return std::make_unique<torch::optim::AdamW>(p, adam<AdamWOptions>(o));
     case Rule::rmsprop:
-      return std::make_unique<torch::optim::RMSprop>(p, RMSpropOptions(o.lr)
-                                                            .momentum(o.momentum)
-                                                            .eps(kEps)
-                                                            .weight_decay(o.weight_decay)
-                                                            .centered(o.flag));
+      return std::make_unique<torch::optim::RMSprop>(
+          p,
+          RMSpropOptions(o.lr).momentum(o.momentum).eps(kEps).weight_decay(o.weight_decay).centered(o.flag));
     case Rule::adagrad:
       return std::make_unique<torch::optim::Adagrad>(
           p, AdagradOptions(o.lr).eps(kEps).weight_decay(o.weight_decay).lr_decay(o.flag ? 0.1 : 0));

@@ -32,6 +32,7 @@ constexpr std::array<Text, kActs> kTexts{{
     {"call_throws", "EXPECT_THROW(step(x, y, out, factor, /*stop=*/1 + {w} % 3));  // nothing has happened"},
     {"call_limited", "set_memory_limit(live + 1 + {w}); step(x, y, out, factor); set_memory_limit(0);"},
     {"second", "second(x, y);  // loss = (net(x) - y)^4: backward and optimizer.step() where step has them"},
+    {"prepare", "step.prepare(x, y, out, factor);  // nothing has happened"},
     {"rows", "rows = 4 + {w} % 3;  // of x and y"},
     {"factor", "factor = {v};"},
     {"write_to", "out = [new tensor, kept tensor, base.slice(0, 1, 1 + n), extra, extra.clone()][{w} % 5];"},
@@ -67,11 +68,12 @@ constexpr std::array<Text, kActs> kTexts{{
     {"default_type", "set_default_dtype({w} % 2 ? kDouble : kFloat);"},
 }};
 
-constexpr std::array kPieces{"Linear", "linear(x, first.weight)", "BatchNorm1d", "LayerNorm", "Dropout(0.3)",
-                             "relu",   "tanh",                    "gelu"};
+constexpr std::array kPieces{
+    "Linear", "linear(x, first.weight)", "BatchNorm1d", "LayerNorm", "Dropout(0.3)", "relu", "tanh", "gelu"};
 constexpr std::array kRules{"torch SGD",     "torch Adam", "torch AdamW", "torch RMSprop",
                             "torch Adagrad", "optim SGD",  "optim Adam",  "optim AdamW"};
-constexpr std::array kForms{"", " (host tensors)", " (host tensors, x a slice)", " (host tensors, x of float)"};
+constexpr std::array kForms{"", " (host tensors)", " (host tensors, x a slice)",
+                            " (host tensors, x of float)"};
 
 std::string step_of(const Step& s) {
   std::string t;
@@ -104,8 +106,11 @@ std::string step_of(const Step& s) {
   line(s.write == Write::slice, "out.slice(0, 0, 1).add_(1);");
   line(true, "if (stop == 3) throw;");
   std::string results;
-  for (const auto& [bit, name] : {std::pair{kLoss, "loss"}, {kGradient, "first.weight.grad()"},
-                                  {kView, "extra.slice(0, 0, 2)"}, {kOutput, "o"}, {kArgument, "out"}})
+  for (const auto& [bit, name] : {std::pair{kLoss, "loss"},
+                                  {kGradient, "first.weight.grad()"},
+                                  {kView, "extra.slice(0, 0, 2)"},
+                                  {kOutput, "o"},
+                                  {kArgument, "out"}})
     if (s.returns & bit) results += (results.empty() ? "" : ", ") + std::string(name);
   if (s.default_type) results += (results.empty() ? "" : ", ") + std::string("ones({2}, device)");
   t += "  results = {" + results + "};\n";
@@ -125,8 +130,9 @@ std::string as_program(const Case& c) {
   t += ");";
   if (c.model.frozen >= 0) t += text(" p[", c.model.frozen, " % size].requires_grad_(false);");
   const Optimizer& o = c.optimizer;
-  t += text("\noptimizer = ", kRules[static_cast<size_t>(o.rule)], "(lr ", o.lr, ", momentum or beta ", o.momentum,
-            ", weight_decay ", o.weight_decay, o.flag ? ", nesterov/amsgrad/centered/lr_decay" : "", ");\n");
+  t += text("\noptimizer = ", kRules[static_cast<size_t>(o.rule)], "(lr ", o.lr, ", momentum or beta ",
+            o.momentum, ", weight_decay ", o.weight_decay,
+            o.flag ? ", nesterov/amsgrad/centered/lr_decay" : "", ");\n");
   t += text("step = compile([](x, y, out, factor, stop)", kForms[static_cast<size_t>(c.step.form)], " {\n",
             step_of(c.step), "}, {net, optimizer});\n");
   if (c.step.nested != Nested::none)

@@ -17,8 +17,10 @@ const char* world_name(Kind kind) {
 constexpr double kLarge = 1e4;
 constexpr double kRelative = 1e-8, kAbsolute = 1e-9;
 
-// The case says nothing: its step cannot be run at all, or its numbers ran away.
-struct Meaningless {};
+// The case says nothing.
+struct Meaningless {
+  std::string why;
+};
 
 struct Globals {
   ~Globals() {
@@ -54,11 +56,13 @@ std::optional<Difference> compare(const World& want, const World& got) {
       return Difference{0, s.what, s.kind, worlds, "there is one in one world only"};
     }
     if (left_out(a[i].kind)) continue;
-    if (a[i].facts != b[j].facts) return Difference{0, a[i].what, a[i].kind, worlds, b[j].facts + " | " + a[i].facts};
+    if (a[i].facts != b[j].facts)
+      return Difference{0, a[i].what, a[i].kind, worlds, b[j].facts + " | " + a[i].facts};
     if (!a[i].value.defined()) continue;  // or neither can be read
     const bool bytes = a[i].kind == "generator";
-    if (!bytes && !(a[i].value.abs() < kLarge).all().item<bool>()) throw Meaningless();
-    if (bytes ? a[i].value.equal(b[j].value) : torch::allclose(b[j].value, a[i].value, kRelative, kAbsolute)) continue;
+    if (!bytes && !(a[i].value.abs() < kLarge).all().item<bool>()) throw Meaningless{"large numbers"};
+    if (bytes ? a[i].value.equal(b[j].value) : torch::allclose(b[j].value, a[i].value, kRelative, kAbsolute))
+      continue;
     return Difference{0, a[i].what, a[i].kind, worlds, values_of(b[j].value) + " | " + values_of(a[i].value)};
   }
 }
@@ -90,22 +94,27 @@ struct Run {
     const std::string want = error_of([&] { f(traced()); });
     for (size_t i = 1; i < worlds.size(); ++i) {
       const std::string got = error_of([&] { f(*worlds[i]); });
-      if (got.empty() != want.empty())
+      if (got.empty() != want.empty() && !left_out("exception"))
         return Difference{0, "exception", "exception", std::string(world_name(worlds[i]->kind)) + ", traced",
                           (got.empty() ? "nothing" : got) + " | " + (want.empty() ? "nothing" : want)};
     }
-    if (!want.empty()) throw Meaningless();
+    if (!want.empty()) throw Meaningless{want};
     return std::nullopt;
   }
 
   std::optional<Difference> act(const Act& a) {
-    const bool is_call = a.what <= Do::second;
+    const bool is_call = a.what <= Do::prepare;
     if (!is_call) return everywhere([&](World& w) { w.apply(a); });
     ++calls;
     if (auto d = everywhere([&](World& w) { w.make_arguments(calls); })) return d;
     switch (a.what) {
       case Do::second:
         return everywhere([](World& w) { w.call_second(); });
+      case Do::prepare: {
+        const std::string error = error_of([&] { compiled().prepare(); });
+        if (error.empty()) return std::nullopt;
+        return Difference{0, "exception", "exception", "compiled, traced", error + " | nothing"};
+      }
       case Do::call_throws: {
         const int64_t place = 1 + a.which % 3;
         const auto old = compiled().returned;
@@ -119,7 +128,8 @@ struct Run {
         });
         compiled().returned = old;
         if (stopped) return std::nullopt;
-        return Difference{0, "exception", "exception", "compiled, traced", (error.empty() ? "nothing" : error) + " | stop"};
+        return Difference{0, "exception", "exception", "compiled, traced",
+                          (error.empty() ? "nothing" : error) + " | stop"};
       }
       case Do::call_limited: {
         sync();
@@ -151,7 +161,7 @@ struct Run {
 
 }  // namespace
 
-std::optional<Difference> run(const Case& c) {
+std::optional<Difference> run(const Case& c, std::string* why_not) {
   const Globals put_back;
   try {
     Run r(c);
@@ -164,7 +174,8 @@ std::optional<Difference> run(const Case& c) {
       difference->act = i;
       return difference;
     }
-  } catch (const Meaningless&) {
+  } catch (const Meaningless& m) {
+    if (why_not) *why_not = m.why;
   }
   return std::nullopt;
 }

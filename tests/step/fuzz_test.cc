@@ -3,7 +3,8 @@
 //   TPUBRIDGE_FUZZ_SEED=123 test_step --gtest_filter=Fuzz.OneSeed
 //   TPUBRIDGE_FUZZ_SECONDS=3600 TPUBRIDGE_FUZZ_SEED=1000 test_step --gtest_filter=Fuzz.ForHours
 //
-// TPUBRIDGE_FUZZ_WITHOUT=version,freeze: these acts are not done, and differences of these kinds do not count.
+// TPUBRIDGE_FUZZ_WITHOUT=version,freeze: these acts are not done, and differences of these kinds do not
+// count.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,22 +28,23 @@ struct Failure {
   std::string text;
 };
 
-std::optional<Failure> check(uint64_t seed, double seconds_to_shrink = 20) {
+std::optional<Failure> check(uint64_t seed, std::string* why_not = nullptr) {
+  constexpr double seconds_to_shrink = 20;
   const Case c = generate(seed);
-  auto d = run(c);
+  auto d = run(c, why_not);
   if (!d) return std::nullopt;
   const Case small = shrink(c, *d, seconds_to_shrink);
   Failure f{d->kind, ""};
   for (const auto& act : small.acts)
     if (act.what != Do::call) f.kind += std::string(", ") + name_of(act.what);
-  f.text = "\n" + as_program(small) + "After act " + std::to_string(d->act) + ": " + d->what + " (" + d->worlds +
-           ")\n  " + d->text +
-           "\nTPUBRIDGE_FUZZ_SEED=" + std::to_string(seed) + " test_step --gtest_filter=Fuzz.OneSeed\n";
+  f.text = "\n" + as_program(small) + "After act " + std::to_string(d->act) + ": " + d->what + " (" +
+           d->worlds + ")\n  " + d->text + "\nTPUBRIDGE_FUZZ_SEED=" + std::to_string(seed) +
+           " test_step --gtest_filter=Fuzz.OneSeed\n";
   return f;
 }
 
 // The seeds of block k. A block is a test of its own: they run side by side.
-constexpr uint64_t kBlocks = 8, kSeeds = 6;
+constexpr uint64_t kBlocks = 10, kSeeds = 6;
 
 class FuzzSeeds : public testing::TestWithParam<uint64_t> {};
 
@@ -57,7 +59,9 @@ TEST(Fuzz, OneSeed) {
   const auto seed = number_of("TPUBRIDGE_FUZZ_SEED");
   if (!seed) GTEST_SKIP() << "TPUBRIDGE_FUZZ_SEED says which";
   std::printf("%s", as_program(generate(*seed)).c_str());
-  if (const auto f = check(*seed)) ADD_FAILURE() << f->text;
+  std::string why_not;
+  if (const auto f = check(*seed, &why_not)) ADD_FAILURE() << f->text;
+  if (!why_not.empty()) std::printf("Ended early: %s\n", why_not.c_str());
 }
 
 TEST(Fuzz, ForHours) {
@@ -68,16 +72,20 @@ TEST(Fuzz, ForHours) {
   const auto gone = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   std::map<std::string, int> kinds;
   double told = 0;
-  uint64_t seed = number_of("TPUBRIDGE_FUZZ_SEED").value_or(1000), cases = 0, failed = 0;
+  uint64_t seed = number_of("TPUBRIDGE_FUZZ_SEED").value_or(1000), cases = 0, failed = 0, nothing = 0;
   for (; gone() < static_cast<double>(*seconds); ++seed, ++cases) {
-    if (const auto f = check(seed)) {
+    std::string why_not;
+    const auto f = check(seed, &why_not);
+    nothing += !why_not.empty();
+    if (f) {
       ++failed;
       // One example of each kind is shown, and every failure counted.
       if (++kinds[f->kind] == 1) ADD_FAILURE() << f->text;
     }
     if (gone() < told + 10) continue;
     told = gone();
-    std::printf("%.0f s: %lu cases to seed %lu, %lu failed\n", told, cases + 1, seed, failed);
+    std::printf("%.0f s: %lu cases to seed %lu, %lu failed, %lu ended early\n", told, cases + 1, seed, failed,
+                nothing);
     std::fflush(stdout);
   }
   for (const auto& [kind, n] : kinds) std::printf("%6d  %s\n", n, kind.c_str());

@@ -164,9 +164,16 @@ void World::in_place(const std::function<Tensors()>& run) {
 }
 
 void World::call(int64_t stop) {
+  in_place([&] { return step_ ? (*step_)(x, y, out, factor, stop) : body(x, y, out, factor, stop); });
+}
+
+void World::prepare() {
+  const auto of_latest_call = versions;
   in_place([&] {
-    return step_ ? (*step_)(x, y, out, factor, stop) : body(x, y, out, factor, stop);
+    step_->prepare(x, y, out, factor, int64_t{0});
+    return returned;
   });
+  versions = of_latest_call;
 }
 
 void World::call_second() {

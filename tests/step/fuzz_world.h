@@ -47,6 +47,7 @@ struct World {
   void make_arguments(uint64_t number);
   void call(int64_t stop = 0);
   void call_second();
+  void prepare();
   [[nodiscard]] std::vector<Seen> look() const;
 
   const Case c;

@@ -32,9 +32,8 @@ TEST(Accumulate, BatchesOfDifferentSizes) {
   auto there = linear(tpu()), here = linear(torch::kCPU);
   const auto options = torch::optim::AdamWOptions(0.02);
   torch::optim::AdamW opt(there->parameters(), options), want(here->parameters(), options);
-  Trainer trainer(
-      there.ptr(), [&](const Batch& b) { return loss_of(there, b[0], b[1]); }, opt,
-      {.steps = kSteps, .accumulate = 2});
+  Trainer trainer(there.ptr(), [&](const Batch& b) { return loss_of(there, b[0], b[1]); }, opt,
+                  {.steps = kSteps, .accumulate = 2});
   TensorData data(examples(), batches);
   const auto result = trainer.train(data);
   EXPECT_EQ(result.step, kSteps);
@@ -48,7 +47,8 @@ TEST(Accumulate, BatchesOfDifferentSizes) {
   for (int step = 0; step < kSteps; ++step) {
     const auto a = next(), b = next();
     want.zero_grad();
-    const auto loss = loss_of(here, torch::cat({a[0], b[0]}), torch::cat({a[1], b[1]}));  // the mean over all rows
+    const auto loss =
+        loss_of(here, torch::cat({a[0], b[0]}), torch::cat({a[1], b[1]}));  // the mean over all rows
     loss.backward();
     want.step();
     last = loss.item<double>();
