@@ -9,6 +9,8 @@ using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 using Floats = std::vector<float>;
 
+inline constexpr int kSettled = 5;  // calls after which a step is replayed
+
 inline Tensor vec(const Floats& v) { return torch::tensor(v).to(tpu()); }
 inline Tensor parameter(const Floats& v) { return vec(v).requires_grad_(); }
 inline Floats host(const Tensor& t) {

@@ -4,8 +4,6 @@
 namespace tpubridge::changes {
 namespace {
 
-constexpr int kSettled = 5;  // calls after which a step is replayed
-
 // The program of uncompiled ops takes over the memory of what dies; a compiled step of the same ops must not.
 TEST(ChangedTensors, OnesThatAreOnlyReadStayReadable) {
   for (int i = 0; i < 3; ++i) {

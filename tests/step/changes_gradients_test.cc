@@ -196,6 +196,36 @@ TEST(ChangedGradients, OfAnArgument) {
   }
 }
 
+TEST(ChangedGradients, StayWhenTheStepIsPrepared) {
+  auto w = parameter({1, 1});
+  auto step = compile([&](const Tensor& x) {
+    w.mutable_grad() = Tensor();
+    (w * x).sum().backward();
+  });
+  step(vec({1, 2}));
+  const auto held = w.grad();
+  step.prepare(vec({3, 4, 5}).slice(0, 1));
+  EXPECT_EQ(host(w.grad()), (Floats{1, 2}));
+  EXPECT_EQ(host(held), (Floats{1, 2}));
+  EXPECT_TRUE(w.grad().is_same(held));
+}
+
+// Another step left some where this one, which zeroes them at its end, never found any.
+TEST(ChangedGradients, OfAnotherStepAreZeroedToo) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) {
+    (w * x).sum().backward();
+    const auto sum = w.grad() * 1;
+    w.mutable_grad() = Tensor();
+    return sum;
+  });
+  for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({2}))), Floats{2});
+  (w * 10).sum().backward();
+  EXPECT_EQ(host(step(vec({2}))), Floats{12});
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(host(step(vec({2}))), Floats{2});
+}
+
 // Nothing runs and nothing is left behind, with no optimizer named either.
 TEST(ChangedGradients, NoneComesOfPreparing) {
   auto w = parameter({1}), frozen = vec({2});

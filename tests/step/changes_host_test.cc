@@ -5,8 +5,6 @@
 namespace tpubridge::changes {
 namespace {
 
-constexpr int kSettled = 5;  // calls after which a step is replayed
-
 TEST(ChangedHost, ASliceThatBeginsElsewhere) {
   const auto table = torch::arange(10, torch::kFloat);
   int64_t from = 0;

@@ -130,9 +130,9 @@ struct Difference {
   std::string text;    // both values
 };
 
-// Without the acts that are left out.
 [[nodiscard]] Case generate(uint64_t seed);
-// TPUBRIDGE_FUZZ_WITHOUT=version,freeze: acts that are not done, and kinds of differences that do not count.
+// TPUBRIDGE_FUZZ_WITHOUT=freeze,schedule,version: acts and parts of the step that generate() leaves out, and
+// kinds of differences that do not count.
 [[nodiscard]] bool left_out(const std::string& name);
 [[nodiscard]] const char* name_of(Do act);
 [[nodiscard]] std::string as_program(const Case& c);

@@ -140,6 +140,18 @@ Case generate(uint64_t seed) {
     if (d.percent(30)) c.acts.push_back(act(d, c));
     calls(1 + d.below(3));
   }
+  const std::pair<const char*, bool Step::*> flags[] = {{"halves", &Step::halves},
+                                                        {"clip", &Step::clip},
+                                                        {"schedule", &Step::schedule},
+                                                        {"draws", &Step::draws},
+                                                        {"noise", &Step::noise},
+                                                        {"checkpointed", &Step::checkpointed},
+                                                        {"default_type", &Step::default_type},
+                                                        {"host_number", &Step::host_number},
+                                                        {"captured_number", &Step::captured_number},
+                                                        {"table", &Step::table}};
+  for (const auto& [name, flag] : flags)
+    if (left_out(name)) c.step.*flag = false;
   std::erase_if(c.acts, [](const Act& a) { return left_out(name_of(a.what)); });
   return c;
 }

@@ -3,8 +3,7 @@
 //   TPUBRIDGE_FUZZ_SEED=123 test_step --gtest_filter=Fuzz.OneSeed
 //   TPUBRIDGE_FUZZ_SECONDS=3600 TPUBRIDGE_FUZZ_SEED=1000 test_step --gtest_filter=Fuzz.ForHours
 //
-// TPUBRIDGE_FUZZ_WITHOUT=version,freeze: these acts are not done, and differences of these kinds do not
-// count.
+// TPUBRIDGE_FUZZ_WITHOUT=freeze,version leaves acts out, and does not count differences of a kind (fuzz.h).
 #include <gtest/gtest.h>
 
 #include <chrono>

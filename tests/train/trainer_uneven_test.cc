@@ -3,7 +3,7 @@
 #include "tpubridge/train/datasets.h"
 #include "tpubridge/train/trainer.h"
 
-namespace tpubridge::accumulate {
+namespace tpubridge::uneven {
 namespace {
 
 using torch::Tensor;
@@ -26,7 +26,7 @@ Tensor loss_of(torch::nn::Linear& n, const Tensor& x, const Tensor& y) {
 }
 
 // Ten rows in batches of four: 4, 4, 2, 4, 4, 2, … and two of them for each step.
-TEST(Accumulate, BatchesOfDifferentSizes) {
+TEST(TrainerUneven, AccumulatedBatchesOfDifferentSizes) {
   const BatchOptions batches{.batch = 4, .drop_last = false};
   constexpr int kSteps = 15;
   auto there = linear(tpu()), here = linear(torch::kCPU);
@@ -59,4 +59,4 @@ TEST(Accumulate, BatchesOfDifferentSizes) {
 }
 
 }  // namespace
-}  // namespace tpubridge::accumulate
+}  // namespace tpubridge::uneven
