@@ -1,0 +1,242 @@
+// Gradients that a compiled step finds and leaves, where others read, take or write them between its calls.
+#include "tests/step/changes.h"
+
+namespace tpubridge::changes {
+namespace {
+
+TEST(ChangedGradients, AddUpUntilSomebodyOutsideZeroesThem) {
+  auto w = parameter({1, 2});
+  torch::optim::SGD opt({w}, torch::optim::SGDOptions(1));
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  Floats weight{1, 2};
+  for (int round = 0; round < 4; ++round) {
+    Floats sum{0, 0};
+    for (int i = 1; i <= 3; ++i) {
+      const auto f = static_cast<float>(i + round);
+      step(vec({f, 2 * f}));
+      sum[0] += f, sum[1] += 2 * f;
+      EXPECT_EQ(host(w.grad()), sum) << round << i;
+    }
+    opt.step();
+    weight[0] -= sum[0], weight[1] -= sum[1];
+    EXPECT_EQ(host(w), weight) << round;
+    opt.zero_grad(/*set_to_none=*/round % 2 == 0);
+  }
+}
+
+// A step that always found none, and then does not.
+TEST(ChangedGradients, BeginToAddUp) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (int i = 0; i < 4; ++i) {
+    w.mutable_grad() = Tensor();
+    step(vec({2}));
+    EXPECT_EQ(host(w.grad()), Floats{2});
+  }
+  for (float i = 2; i <= 5; ++i) {
+    step(vec({2}));
+    EXPECT_EQ(host(w.grad()), Floats{2 * i});
+  }
+}
+
+// Each finds none at first, and then what the other left.
+TEST(ChangedGradients, TwoStepsShareParameters) {
+  auto w = parameter({3});
+  auto linear = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  auto square = compile([&](const Tensor& x) { (w * w * x).sum().backward(); });
+  for (int i = 0; i < 4; ++i) {
+    w.mutable_grad() = Tensor();
+    linear(vec({2}));
+    EXPECT_EQ(host(w.grad()), Floats{2});
+    w.mutable_grad() = Tensor();
+    square(vec({2}));
+    EXPECT_EQ(host(w.grad()), Floats{12});
+  }
+  for (int round = 0; round < 3; ++round) {
+    w.mutable_grad() = Tensor();
+    float sum = 0;
+    for (float i = 1; i <= 4; ++i) {
+      linear(vec({i}));
+      EXPECT_EQ(host(w.grad()), Floats{sum += i}) << round;
+      square(vec({i}));
+      EXPECT_EQ(host(w.grad()), Floats{sum += 6 * i}) << round;
+    }
+  }
+}
+
+// Batches of two rows come first at the beginning, and of three rows later.
+TEST(ChangedGradients, TwoBatchSizesAddUp) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (int round = 0; round < 8; ++round) {
+    w.mutable_grad() = Tensor();
+    float sum = 0;
+    for (const int64_t rows : round < 4 ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3, 2, 2}) {
+      step(torch::full({rows}, 1.f + static_cast<float>(round)).to(tpu()));
+      sum += static_cast<float>(rows * (round + 1));
+      EXPECT_EQ(host(w.grad()), Floats{sum}) << round << " " << rows;
+    }
+  }
+}
+
+// Each size has a program, and both leave their gradients in the same parameter.
+TEST(ChangedGradients, TwoBatchSizesTakeTurns) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) {
+    w.mutable_grad() = Tensor();
+    (w * x).sum().backward();
+  });
+  for (int i = 1; i <= 12; ++i) {
+    const int64_t rows = 2 + i % 3;
+    step(torch::full({rows}, static_cast<float>(i)).to(tpu()));
+    EXPECT_EQ(host(w.grad()), Floats{static_cast<float>(rows * i)}) << i;
+  }
+}
+
+TEST(ChangedGradients, OneThatIsReturnedIsTheCallers) {
+  auto w = parameter({1, 1});
+  auto step = compile([&](const Tensor& x) {
+    w.mutable_grad() = Tensor();
+    (w * x).sum().backward();
+    return w.grad();
+  });
+  Tensors results;
+  for (float i = 1; i <= 5; ++i) {
+    results.push_back(step(vec({i, 3 * i})));
+    EXPECT_EQ(host(w.grad()), (Floats{i, 3 * i}));
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    const auto f = static_cast<float>(i + 1);
+    EXPECT_EQ(host(results[i]), (Floats{f, 3 * f})) << i;
+  }
+}
+
+// Without zero_grad() the gradient is one tensor, written in place: what was returned goes along.
+TEST(ChangedGradients, OneThatIsReturnedWhileItAddsUp) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) {
+    (w * x).sum().backward();
+    return w.grad();
+  });
+  Tensor first = step(vec({1}));
+  for (float i = 2; i <= 6; ++i) EXPECT_EQ(host(step(vec({1}))), Floats{i});
+  EXPECT_EQ(host(first), Floats{6});
+  EXPECT_EQ(host(w.grad()), Floats{6});
+}
+
+TEST(ChangedGradients, OneThatIsTakenAway) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (float i = 1; i <= 5; ++i) {
+    step(vec({2}));
+    EXPECT_EQ(host(w.grad()), Floats{2 * i});
+  }
+  const auto held = w.grad();
+  w.mutable_grad() = Tensor();
+  step(vec({7}));
+  EXPECT_EQ(host(w.grad()), Floats{7});
+  step(vec({7}));
+  EXPECT_EQ(host(w.grad()), Floats{14});
+  EXPECT_EQ(host(held), Floats{10});
+}
+
+TEST(ChangedGradients, OneThatIsGiven) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (int i = 0; i < 5; ++i) step(vec({2}));
+  const auto old = w.grad(), given = vec({100});
+  w.mutable_grad() = given;
+  step(vec({3}));
+  EXPECT_EQ(host(w.grad()), Floats{103});
+  EXPECT_EQ(host(given), Floats{103});  // added to in place, as torch does
+  EXPECT_EQ(host(old), Floats{10});
+}
+
+TEST(ChangedGradients, OneThatIsScaledInPlace) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (int i = 0; i < 5; ++i) step(vec({2}));
+  w.mutable_grad().mul_(0.5);
+  step(vec({1}));
+  EXPECT_EQ(host(w.grad()), Floats{6});
+}
+
+TEST(ChangedGradients, OneThatIsHeldKeepsItsValue) {
+  auto w = parameter({1, 1});
+  torch::optim::SGD opt({w}, torch::optim::SGDOptions(0.0));
+  auto step = compile(
+      [&](const Tensor& x) {
+        opt.zero_grad();
+        (w * x).sum().backward();
+        opt.step();
+      },
+      {.optimizers = {&opt}});
+  Tensors held;
+  for (float i = 1; i <= 6; ++i) {
+    step(vec({i, -i}));
+    held.push_back(w.grad());
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    const auto f = static_cast<float>(i + 1);
+    EXPECT_EQ(host(held[i]), (Floats{f, -f})) << i;
+  }
+}
+
+TEST(ChangedGradients, OfAnArgument) {
+  auto step = compile([](const Tensor& x) { (x * x).sum().backward(); });
+  for (float i = 1; i <= 5; ++i) {
+    auto x = parameter({i, 2 * i});
+    step(x);
+    EXPECT_EQ(host(x.grad()), (Floats{2 * i, 4 * i})) << i;
+  }
+  auto x = parameter({1, 2});
+  for (float i = 1; i <= 4; ++i) {
+    step(x);
+    EXPECT_EQ(host(x.grad()), (Floats{2 * i, 4 * i})) << "the same one again " << i;
+  }
+}
+
+TEST(ChangedGradients, StayWhenTheStepIsPrepared) {
+  auto w = parameter({1, 1});
+  auto step = compile([&](const Tensor& x) {
+    w.mutable_grad() = Tensor();
+    (w * x).sum().backward();
+  });
+  step(vec({1, 2}));
+  const auto held = w.grad();
+  step.prepare(vec({3, 4, 5}).slice(0, 1));
+  EXPECT_EQ(host(w.grad()), (Floats{1, 2}));
+  EXPECT_EQ(host(held), (Floats{1, 2}));
+  EXPECT_TRUE(w.grad().is_same(held));
+}
+
+// Another step left some where this one, which zeroes them at its end, never found any.
+TEST(ChangedGradients, OfAnotherStepAreZeroedToo) {
+  auto w = parameter({1});
+  auto step = compile([&](const Tensor& x) {
+    (w * x).sum().backward();
+    const auto sum = w.grad() * 1;
+    w.mutable_grad() = Tensor();
+    return sum;
+  });
+  for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({2}))), Floats{2});
+  (w * 10).sum().backward();
+  EXPECT_EQ(host(step(vec({2}))), Floats{12});
+  EXPECT_FALSE(w.grad().defined());
+  EXPECT_EQ(host(step(vec({2}))), Floats{2});
+}
+
+// Nothing runs and nothing is left behind, with no optimizer named either.
+TEST(ChangedGradients, NoneComesOfPreparing) {
+  auto w = parameter({1}), frozen = vec({2});
+  auto step = compile([&](const Tensor& x) { (w * frozen * x).sum().backward(); });
+  step.prepare(vec({1}));
+  EXPECT_FALSE(w.grad().defined());
+  for (float i = 1; i <= 4; ++i) {
+    step(vec({3}));
+    EXPECT_EQ(host(w.grad()), Floats{6 * i});
+  }
+}
+
+}  // namespace
+}  // namespace tpubridge::changes

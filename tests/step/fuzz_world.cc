@@ -1,0 +1,183 @@
+// The step of a case, and how each world calls it.
+#include "tests/step/fuzz_world.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <thread>
+
+namespace tpubridge::fuzz {
+
+namespace {
+
+at::Generator device_generator() { return at::globalContext().defaultGenerator(tpu()); }
+
+// Numbers from a generator of its own: torch::manual_seed would seed the device's too.
+Tensor numbers(at::IntArrayRef sizes, uint64_t seed) {
+  return torch::randn(sizes, at::detail::createCPUGenerator(seed), torch::kDouble);
+}
+
+}  // namespace
+
+World::World(const Case& given, Kind k) : c(given), kind(k), device(k == Kind::cpu ? torch::kCPU : tpu()) {
+  torch::manual_seed(c.seed);
+  net = std::make_shared<Net>(c.model);
+  net->to(device);
+  optimizer = make_optimizer(c.optimizer, kind == Kind::cpu, net->parameters());
+  scheduler = std::make_unique<torch::optim::StepLR>(*optimizer, 2, 0.5);
+  const int64_t n = c.model.features;
+  extra = numbers({n}, 1).to(device);
+  base = numbers({n + 3}, 2).to(device);
+  out = numbers({n}, 3).to(device);
+  table = numbers({4 * n}, 4);
+  host_number = torch::scalar_tensor(1.5, torch::kDouble);
+  if (kind == Kind::cpu) return;
+  auto g = device_generator();
+  g.set_current_seed(c.seed);
+  generator = g.get_state();
+  if (kind == Kind::compiled) compile_steps();
+}
+
+void World::compile_steps() {
+  const StepOptions named{.modules = {net}, .optimizers = {optimizer.get()}};
+  const Body plain = [this](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
+    return body(a, b, std::move(o), f, stop);
+  };
+  if (c.step.nested != Nested::none) inner_.emplace(plain, named);
+  const Body outer = [this](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
+    return (*inner_)(a, b, o, f, stop);
+  };
+  step_.emplace(inner_ ? outer : plain, c.step.nested == Nested::inner_named ? StepOptions{} : named);
+  second_.emplace([this](Tensor a, Tensor b, Tensor, double, int64_t) { return other_body(a, b); }, named);
+}
+
+Tensors World::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_t stop) {
+  const Step& s = c.step;
+  if (s.zero == Zero::begin || s.zero == Zero::begin_zeros) optimizer->zero_grad(s.zero == Zero::begin);
+  if (s.draws) (void)torch::rand({3}, device);
+  Tensor loss, output;
+  for (int64_t half = 0; half < (s.halves ? 2 : 1); ++half) {
+    auto input = a.to(device, torch::kDouble), target = b.to(device, torch::kDouble);
+    if (s.halves) input = input.chunk(2)[half], target = target.chunk(2)[half];
+    if (s.noise) input = input + 0.1 * torch::rand_like(input);
+    const auto forward = [net = net](const Tensor& t) { return net->forward(t); };
+    output = (s.checkpointed ? checkpoint(forward)(input) : forward(input)) * f;
+    if (s.host_number) output = output * host_number;
+    if (s.captured_number) output = output * captured_number;
+    if (s.table) output = output + table.slice(0, start, start + c.model.features).to(device);
+    loss = torch::mse_loss(output, target);
+    if (s.default_type) loss = loss * torch::full({}, 1.5, device);
+    if (stop == 1) throw Stop();
+    if (s.goal != Goal::inference && loss.requires_grad()) loss.backward();
+  }
+  if (s.clip) (void)clip_grad_norm_(net->parameters(), 0.5);
+  if (stop == 2) throw Stop();
+  if (s.goal == Goal::train) optimizer->step();
+  const torch::NoGradGuard no_more;
+  const auto mean = output.detach().mean(0);
+  if (s.extra == Extra::average) extra.mul_(0.9).add_(net->first->weight.mean(0), 0.1);
+  if (s.extra == Extra::counter) extra.add_(1);
+  if (s.write == Write::add) o.add_(mean);
+  if (s.write == Write::copy) o.copy_(mean);
+  if (s.write == Write::slice) o.slice(0, 0, 1).add_(1);
+  if (stop == 3) throw Stop();
+  Tensors results;
+  if (s.returns & kLoss) results.push_back(loss.detach());
+  if (s.returns & kGradient) results.push_back(net->first->weight.grad());
+  if (s.returns & kView) results.push_back(extra.slice(0, 0, 2));
+  if (s.returns & kOutput) results.push_back(output.detach());
+  if (s.returns & kArgument) results.push_back(o);
+  if (s.default_type) results.push_back(torch::ones({2}, device));
+  if (s.zero == Zero::end) optimizer->zero_grad();
+  if (s.schedule) scheduler->step();
+  return results;
+}
+
+// Another loss, without the optimizer where the first has none inside.
+Tensors World::other_body(const Tensor& a, const Tensor& b) {
+  const auto input = a.to(device, torch::kDouble), target = b.to(device, torch::kDouble);
+  const auto loss = (net->forward(input) - target).pow(4).mean();
+  if (c.step.goal != Goal::inference && loss.requires_grad()) loss.backward();
+  if (c.step.goal == Goal::train) optimizer->step();
+  return {loss.detach()};
+}
+
+void World::make_arguments(uint64_t number) {
+  const int64_t n = c.model.features;
+  if (!(keep && x.defined() && x.size(0) == rows)) {
+    const auto values = numbers({rows, n}, c.seed * 1000 + 2 * number);
+    switch (c.step.form) {
+      case Form::device:
+        x = values.to(device).clone();
+        break;
+      case Form::host:
+        x = values;
+        break;
+      case Form::host_slice: {
+        const auto k = static_cast<int64_t>(number % 3);
+        x = torch::cat({torch::zeros({k, n}, torch::kDouble), values}).slice(0, k);
+        break;
+      }
+      case Form::host_float:
+        x = values.to(torch::kFloat);
+        break;
+    }
+    y = numbers({rows, n}, c.seed * 1000 + 2 * number + 1).to(device);
+  }
+  if (same) y = x;
+  if (c.step.form == Form::device) x.requires_grad_(argument_grad);
+  const auto plain = numbers({n}, c.seed + number);
+  if (write_to == 0) out = plain.to(device);
+  if (write_to == 1 && (out.is_alias_of(base) || out.is_alias_of(extra))) out = plain.to(device);
+  if (write_to == 2) out = base.slice(0, 1, 1 + n);
+  if (write_to == 3) out = extra;
+  if (write_to == 4) out = extra.clone();
+}
+
+// Numbers, grad mode and thread of this world; versions are noted on the way.
+void World::in_place(const std::function<Tensors()>& run) {
+  const auto watched = counted();
+  std::vector<int64_t> before;
+  for (const auto& [name, t] : watched) before.push_back(static_cast<int64_t>(t._version()));
+  if (kind != Kind::cpu) device_generator().set_state(generator);
+  const auto with_mode = [&] {
+    const torch::AutoGradMode mode(!no_grad);
+    returned = run();
+    if (kind == Kind::traced) sync();
+  };
+  std::exception_ptr error;
+  const auto caught = [&] {
+    try {
+      with_mode();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+  if (threaded)
+    std::thread(caught).join();
+  else
+    caught();
+  if (kind != Kind::cpu) generator = device_generator().get_state();
+  if (error) std::rethrow_exception(error);
+  versions.clear();
+  for (size_t i = 0; i < watched.size(); ++i)
+    versions.emplace_back(watched[i].first, static_cast<int64_t>(watched[i].second._version()) - before[i]);
+}
+
+void World::call(int64_t stop) {
+  in_place([&] { return step_ ? (*step_)(x, y, out, factor, stop) : body(x, y, out, factor, stop); });
+}
+
+void World::prepare() {
+  const auto of_latest_call = versions;
+  in_place([&] {
+    step_->prepare(x, y, out, factor, int64_t{0});
+    return returned;
+  });
+  versions = of_latest_call;
+}
+
+void World::call_second() {
+  in_place([&] { return second_ ? (*second_)(x, y, out, factor, int64_t{0}) : other_body(x, y); });
+}
+
+}  // namespace tpubridge::fuzz

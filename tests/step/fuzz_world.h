@@ -1,0 +1,93 @@
+// One of the worlds that run a case: a model, an optimizer and everything else that its step captures.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "tests/device/check.h"
+#include "tests/step/fuzz.h"
+
+namespace tpubridge::fuzz {
+
+using torch::Tensor;
+using Tensors = std::vector<Tensor>;
+
+struct Net : torch::nn::Module {
+  explicit Net(const Model& m);
+  Tensor forward(Tensor x);
+
+  torch::nn::Linear first = nullptr;
+  std::vector<std::function<Tensor(const Tensor&)>> pieces;
+};
+
+// Thrown in the middle of a step.
+struct Stop : std::runtime_error {
+  Stop() : std::runtime_error("stop") {}
+};
+
+// One thing to look at: facts (type, sizes, requires_grad) and the value.
+struct Seen {
+  std::string what, kind, facts;
+  Tensor value = {};       // on the host; undefined where facts say it all
+  bool of_device = false;  // the CPU has another or none
+};
+
+using Body = std::function<Tensors(Tensor x, Tensor y, Tensor out, double factor, int64_t stop)>;
+
+struct World {
+  enum class Kind { cpu, traced, compiled };
+  World(const Case& c, Kind kind);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Everything but calls.
+  void apply(const Act& act);
+  // The arguments of call `number`; the same in every world.
+  void make_arguments(uint64_t number);
+  void call(int64_t stop = 0);
+  void call_second();
+  void prepare();
+  [[nodiscard]] std::vector<Seen> look() const;
+
+  const Case c;
+  const Kind kind;
+  const torch::Device device;
+  std::shared_ptr<Net> net;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::unique_ptr<torch::optim::StepLR> scheduler;
+  Tensor extra, table, host_number, base;  // base: a larger tensor whose part is the third argument
+  double captured_number = 1;
+  int64_t start = 0;
+  std::vector<std::pair<std::string, Tensor>> held;
+  Tensor generator;  // state of the device's: every world has its own numbers
+
+  // How calls are made.
+  int64_t rows = 4;
+  double factor = 1;
+  int write_to = 0;
+  bool same = false, keep = false, threaded = false, no_grad = false, argument_grad = false;
+  Tensor x, y, out;
+  Tensors returned;
+  std::vector<std::pair<std::string, int64_t>> versions;  // how far the latest call moved them
+
+ private:
+  Tensors body(const Tensor& x, const Tensor& y, Tensor out, double factor, int64_t stop);
+  Tensors other_body(const Tensor& x, const Tensor& y);
+  void in_place(const std::function<Tensors()>& run);
+  void compile_steps();
+  void save_and_load();
+  void look_at_optimizer(std::vector<Seen>& all) const;
+  [[nodiscard]] Tensor parameter(int which) const;
+  [[nodiscard]] std::vector<std::pair<std::string, Tensor>> counted() const;
+  [[nodiscard]] std::string aliases(const Tensor& t) const;
+
+  std::optional<CompiledStep<Body>> inner_, step_, second_;
+};
+
+// An option of the optimizer's groups by what it is; null where the class has none.
+[[nodiscard]] double* option_of(torch::optim::OptimizerOptions& options, Do which);
+[[nodiscard]] std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Optimizer& o, bool on_cpu,
+                                                                      Tensors parameters);
+
+}  // namespace tpubridge::fuzz
