@@ -316,6 +316,16 @@ struct Engine::Impl {
         met_optimizers.push_back(std::move(o));
   }
 
+  // What a captured variable could hold that the call hung on.
+  static Wanted wanted(const Recorded& r) {
+    Wanted w;
+    for (const auto& c : r.captured) w.tensors.insert(c.identity);
+    for (const auto& n : r.numbers)
+      if (n.kind == NumberSource::Kind::constant)
+        w.numbers.insert(n.value.dtype == DType::s64 ? static_cast<double>(n.value.integer) : n.value.real);
+    return w;
+  }
+
   // Computes what the call left; where that fails everything is as it was before the call.
   Ended finish(Traced& t, const std::vector<at::Tensor>& arguments, const Recorded* before, bool only_compile) {
     const exec::TierScope tiers(options.tiered && !only_compile && !runner);
@@ -327,6 +337,7 @@ struct Engine::Impl {
         if (o.has_numbers()) followed.push_back(o.followed());
       Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
       ended.recorded.polluted &= !t.lr_was_set;
+      ended.recorded.cells = Closure::current().cells(wanted(ended.recorded));
       if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});
       return ended;
     } catch (...) {

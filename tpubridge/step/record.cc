@@ -175,9 +175,9 @@ std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
 bool same_number(double a, double b) { return a == b || std::abs(a - b) <= 4e-15 * std::abs(a); }
 
 // Numbers of the optimizers are told by the perturbed options: see OptimizerWatch.
-class Numbers {
+class NumberBinder {
  public:
-  Numbers(const Recording& r, const Recorded& out, const Recorded* before) {
+  NumberBinder(const Recording& r, const Recorded& out, const Recorded* before) {
     for (size_t i = 0; i < r.drawn.size(); ++i)
       for (const auto& [seed, offset] : r.drawn[i].numbers) {
         known_[seed.node()] = {NumberSource::Kind::seed, i, {}, {}};
@@ -513,7 +513,7 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
   bind_gradients(out, r, arguments, gradients, binder);
   bind_captured(out, r, arguments, binder);
   check_escapes(out, binder);
-  out.polluted = Numbers(r, out, before).bind(graph, out);
+  out.polluted = NumberBinder(r, out, before).bind(graph, out);
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
   for (auto& f : r.fed) {
     FedNumber fed{std::move(f.ask), {}};
@@ -595,6 +595,7 @@ std::string difference(const Recorded& before, Recorded& now) {
              shown(b.value) +
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of its)";
   }
+  if (std::string why = merge_cells(before.cells, now.cells); !why.empty()) return why;
   for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
     now.argument_varies[i] =
         before.argument_varies[i] || before.argument_storages[i] != now.argument_storages[i];

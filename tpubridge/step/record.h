@@ -3,6 +3,7 @@
 
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/step/closure.h"
 #include "tpubridge/step/gradients.h"
 #include "tpubridge/step/optimizers.h"
 #include "tpubridge/step/runner.h"
@@ -136,6 +137,7 @@ struct Recorded {
   // recorded one: else the call may have reached it by another way too, which would not change with it.
   std::vector<WeakStorage> argument_storages;
   std::vector<bool> argument_varies, slot_varies;
+  std::vector<Cell> cells;  // of the function's captures
   std::string trouble;   // not empty: it cannot be replayed, and why
   bool polluted = false;  // numbers that the step itself made of perturbed options: it must run again
 };

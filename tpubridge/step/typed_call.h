@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tpubridge/step/closure.h"
 #include "tpubridge/step/tree.h"
 
 namespace tpubridge::step {
@@ -22,6 +23,7 @@ auto typed_call(Engine& engine, F& fn, Args&... args) {
   [[maybe_unused]] auto note = [&](uint64_t word) { others.push_back(word); };
   (tree::visit(args, take, note), ...);
   std::shared_ptr<void> form;
+  const ClosureScope seen(closure_of(fn));
   auto ignore = [](uint64_t) {};
   if constexpr (std::is_void_v<R>) {
     engine.call(
