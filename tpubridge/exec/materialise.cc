@@ -34,7 +34,6 @@ std::atomic<bool>& eager_mode() {
   static std::atomic<bool> value{env::flag("TPUBRIDGE_EAGER")};
   return value;
 }
-Key structure_key(const Graph& graph) { return in_this_mode(graph.hash); }
 
 pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {
   pjrt::Signature s;
@@ -46,37 +45,36 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
-Ready compile(const Graph& graph, int device_index, std::string_view reason) {
+Ready compile(const Graph& graph, int device_index, const Mode& mode, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
   const std::string text =
       lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
-  const Key key = in_this_mode(text_key(text, device_index));
   const bool afresh = compiling_afresh();
-  if (auto known = afresh ? nullptr : find_text(key, structure_key(graph))) return {std::move(known)};
+  const Structure structure = structure_of(graph);
+  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   add_device_options(options);
   const pjrt::Program program{text};
-  const auto& disk = programs().disk();
-  const bool tiered = tiering() && !afresh && !(disk && disk->load(programs().key(program, options)));
+  const bool tiered = tiering() && !afresh && !programs().on_disk(program, options);
   auto found = find_or_compile(program, tiered ? quick(options, platform) : options,
                                signature(graph, donated), {{"ops", std::to_string(graph.nodes.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  if (by_compiler) note_compile(graph, reason, found.seconds);
+  if (by_compiler) note_compile(structure.outline, reason, found.seconds);
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
   if (tiered) made.tier = optimise_later(program, options, signature(graph, donated), donated);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  if (!afresh) remember(structure_key(graph), key, compiled);
+  if (!afresh) remember(structure, text, mode, compiled);
   return {std::move(compiled), by_compiler};
 }
 
 Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
-  auto known = compiling_afresh() ? nullptr : find_structure(structure_key(graph));
-  if (known) return {std::move(known)};
-  return compile(graph, device_index, reason);
+  const Mode mode = this_mode(device_index);
+  if (auto known = compiling_afresh() ? nullptr : find_structure(graph, mode)) return {std::move(known)};
+  return compile(graph, device_index, mode, reason);
 }
 
 std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index) {
