@@ -126,7 +126,8 @@ TEST_F(ExecCache, ComparingAGraphIsCheap) {
   const auto time = [](auto f) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 100; ++i) f();
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 100 / 3000;
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 100 /
+           3000;
   };
   bool all = true;
   const double compare = time([&] { all = all && trace::matches(graph, outline); });

@@ -82,7 +82,8 @@ void Ahead::load_all(State& s) {
     const auto begin = Clock::now();
     try {
       if (const auto entry = s.disk->load(key))
-        made = Loaded{entry->info.id(), s.client.load(entry->executable, pjrt::Signature{}), entry->info.compile_seconds, 0};
+        made = Loaded{entry->info.id(), s.client.load(entry->executable, pjrt::Signature{}),
+                      entry->info.compile_seconds, 0};
     } catch (const std::exception& e) {  // who asks for it will see the same, and drop it
       log::debug("cache.not_loaded_ahead", {{"key", key.hex()}, {"problem", e.what()}});
     }

@@ -117,9 +117,8 @@ Encoded encode(const EntryInfo& info, std::string_view executable) {
   out.payload.resize(n);
 
   const nlohmann::ordered_json description = {
-      {"key", info.key.hex()},
-                               {"check", info.check.hex()},
-                               {"key_bytes", info.key_bytes},           {"program", info.program.substr(0, 1024)},
+      {"key", info.key.hex()},           {"check", info.check.hex()},
+      {"key_bytes", info.key_bytes},     {"program", info.program.substr(0, 1024)},
       {"platform", info.platform},       {"platform_version", info.platform_version.substr(0, 4096)},
       {"device_kind", info.device_kind}, {"compile_seconds", info.compile_seconds},
       {"created", info.created}};

@@ -24,7 +24,7 @@ struct ProgramId {
 struct EntryInfo {
   Hash128 key, check;      // a ProgramId,
   uint64_t key_bytes = 0;  // in parts
-  std::string program;  // its name, as the compiler gives it
+  std::string program;     // its name, as the compiler gives it
   std::string platform, platform_version, device_kind;
   double compile_seconds = 0;
   int64_t created = 0;     // seconds since 1970

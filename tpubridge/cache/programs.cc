@@ -112,7 +112,8 @@ void store(DiskCache& disk, const ProgramId& id, const KeyParts& target, const F
   }
 }
 
-std::optional<Found> take(Ahead& ahead, const ProgramId& id, const std::optional<pjrt::Signature>& signature) {
+std::optional<Found> take(Ahead& ahead, const ProgramId& id,
+                          const std::optional<pjrt::Signature>& signature) {
   auto loaded = ahead.take(id, signature);
   if (!loaded) return std::nullopt;
   count_hit(loaded->compile_seconds - loaded->seconds, true);
@@ -133,7 +134,8 @@ Found ProgramCache::work(const State& state, const Job& job) {
     if (lock && lock->waited())
       if (auto found = load(state.client, *state.disk, job.id, job.signature)) return *found;
     if (lock && lock->timed_out())
-      log::warn("cache.lock_held", {{"key", job.id.key.hex()}, {"effect", "the program is compiled here too"}});
+      log::warn("cache.lock_held",
+                {{"key", job.id.key.hex()}, {"effect", "the program is compiled here too"}});
     count_miss();
   }
   const auto start = Clock::now();

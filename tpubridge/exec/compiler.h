@@ -55,6 +55,9 @@ struct Ready {
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,
                                                            std::string_view reason);
 
+// Collects nothing, saves nothing: the graph as one program, or an error.
+std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device, std::string_view reason);
+
 // The roots of the graph become data: these buffers, one for each.
 void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs);
 

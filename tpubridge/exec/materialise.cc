@@ -77,7 +77,10 @@ Ready program_of(const Graph& graph, int device_index, std::string_view reason) 
   return compile(graph, device_index, mode, reason);
 }
 
-std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index) {
+// What a program that runs may take of its inputs.
+enum class Taking { what_nobody_sees, nothing };
+
+std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index, Taking taking) {
   ready.count();
   const Compiled& compiled = ready.program->best();
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
@@ -91,21 +94,8 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
   for (const auto& pack : packs) arguments.push_back(&pack);
 
-  return execute(*compiled.program, arguments, still_seen(graph, compiled.donated));
-}
-
-// Where a program could not run: its roots say why, but for errors after which it can be tried again.
-void poison(const Graph& graph, const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const CompileForbidden&) {
-  } catch (const TPUMemoryLimitError&) {  // nothing was given away yet: it can be tried again with more room
-  } catch (
-      const XLACompilationTimeoutError&) {  // the compile goes on: whoever asks again may have the values
-  } catch (...) {
-    for (const auto& r : graph.roots)
-      if (r->is_pending()) r->poison(error);
-  }
+  const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
+  return execute(*compiled.program, arguments, keep);
 }
 
 }  // namespace
@@ -161,25 +151,12 @@ std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_inde
   return program_of(graph, device_index, reason).program;
 }
 
-void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
-  Lock lock(mutex());
-  std::vector<Value> roots = pending_values(device_index);
-  for (const auto& v : wanted)
-    if (v->is_pending()) roots.push_back(v);
-  if (!roots.empty()) compute(trace::collect(std::move(roots)), device_index, reason);
-}
-
-std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason) {
-  Lock lock(mutex());
+std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, std::string_view reason) {
+  const Lock lock(mutex());
   count_materialisation(reason);
-  try {
-    const Ready ready = program_of(graph, device_index, reason);
-    resolve(graph, run(ready, graph, device_index));
-    return ready.program;
-  } catch (...) {
-    poison(graph, std::current_exception());
-    throw;
-  }
+  const Ready ready = program_of(graph, device_index, reason);
+  resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees));
+  return ready.program;
 }
 
 trace::Value compute_aside(const Value& value) {
@@ -188,7 +165,9 @@ trace::Value compute_aside(const Value& value) {
   const int device_index = value->device();
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
-  auto outputs = run(program_of(graph, device_index, "beside a recording"), graph, device_index);
+  // The trace goes on and will read the same inputs: it takes nothing.
+  auto outputs =
+      run(program_of(graph, device_index, "beside a recording"), graph, device_index, Taking::nothing);
   return leaf_of(std::move(outputs[0]), value.shape(), device_index);
 }
 

@@ -14,7 +14,8 @@ namespace tpubridge {
 namespace {
 
 struct Counters {
-  std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0}, collisions{0};
+  std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0},
+      collisions{0};
   std::atomic<int64_t> to_device{0}, to_host{0}, temporaries{0}, quick{0}, replaced{0};
   std::mutex mutex;  // guards what follows
   std::map<std::string, int64_t, std::less<>> reasons, synchronising;

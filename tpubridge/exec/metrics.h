@@ -16,10 +16,10 @@ struct Metrics {
   int64_t executions = 0;
   int64_t compiles = 0;
   double compile_seconds = 0;
-  int64_t cache_hits = 0;     // programs that ran without compiling
-  int64_t cache_entries = 0;  // programs held at the moment
+  int64_t cache_hits = 0;       // programs that ran without compiling
+  int64_t cache_entries = 0;    // programs held at the moment
   int64_t hash_collisions = 0;  // different programs of one hash that were looked up and told apart
-  cache::DiskCounts disk;     // programs loaded from disk instead of compiled, and stored there
+  cache::DiskCounts disk;       // programs loaded from disk instead of compiled, and stored there
   struct Fallen {
     int64_t calls = 0;
     double seconds = 0;  // with the copies there and back, and the wait for what was pending

@@ -173,6 +173,31 @@ Graph collect(std::vector<Value> roots, bool held_too) {
   return graph;
 }
 
+std::vector<std::vector<Value>> parts(const Graph& graph) {
+  std::vector<uint32_t> above(graph.nodes.size());  // a tree for each part
+  const auto top = [&](uint32_t i) {
+    while (above[i] != i) i = above[i] = above[above[i]];
+    return i;
+  };
+  for (uint32_t i = 0; i < above.size(); ++i) {
+    above[i] = i;
+    graph.nodes[i]->slot = i;
+    for (const auto& o : graph.nodes[i]->operands())
+      if (o->is_pending()) above[top(o->slot)] = i;
+  }
+  std::vector<std::vector<Value>> out;
+  std::vector<uint32_t> part(above.size(), ~0u);
+  for (const auto& r : graph.roots) {
+    uint32_t& p = part[top(r->slot)];
+    if (p == ~0u) {
+      p = static_cast<uint32_t>(out.size());
+      out.emplace_back();
+    }
+    out[p].push_back(r);
+  }
+  return out;
+}
+
 std::vector<int64_t> private_leaves(const Graph& graph) {
   std::vector<int64_t> result;
   for (size_t i = 0; i < graph.leaves.size(); ++i)

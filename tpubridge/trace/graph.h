@@ -47,6 +47,9 @@ struct Graph {
 // further copy of a root in hand: the other results of its node would be computed for nothing.
 [[nodiscard]] Graph collect(std::vector<Value> roots, bool held_too = true);
 
+// The roots of each part of the graph that shares no operation with the others.
+[[nodiscard]] std::vector<std::vector<Value>> parts(const Graph& graph);
+
 // Leaves whose data nobody but this graph can see (their buffers may be given to the program), as indices.
 [[nodiscard]] std::vector<int64_t> private_leaves(const Graph& graph);
 

@@ -52,7 +52,8 @@ Outline outline_of(const Graph& graph) {
 
 bool matches(const Graph& graph, const Outline& o) {
   return graph.device() == o.device && graph.places == o.places &&
-         std::ranges::equal(graph.leaves, o.leaves, {}, [](const Leaf& l) -> const Shape& { return l.shape(); }) &&
+         std::ranges::equal(graph.leaves, o.leaves, {},
+                            [](const Leaf& l) -> const Shape& { return l.shape(); }) &&
          std::ranges::equal(graph.nodes, o.ops,
                             [](const Node* n, const SpecPtr& spec) { return same_ptr(n->spec(), spec); });
 }
