@@ -26,6 +26,7 @@ struct Draw {
 struct Draws {
   std::vector<Draw> devices;
   [[nodiscard]] static Draws now();
+  void put_back() const;  // as if nothing had been drawn since
 };
 // While it lives, this thread draws from the default generators what was drawn after that moment. The
 // generators themselves stay where they are.
