@@ -27,7 +27,7 @@ class RestoresTheProcess : public ::testing::Test {
     exec::set_compile_options({});
     exec::set_cache_capacity(1024);
     exec::set_graph_limit(20000);
-    exec::programs() = cache::ProgramCache(exec::client());
+    exec::set_programs(cache::ProgramCache(exec::client()));
   }
 };
 

@@ -179,5 +179,17 @@ TEST_F(Disk, TheEnvironmentSaysWhereAndHowMuch) {
   EXPECT_EQ(DiskCache::from_environment(), nullptr);
 }
 
+// By chance or by a fault two programs may have one key: the name of the file proves nothing.
+TEST_F(Disk, AnotherProgramOfTheSameKeyIsNotTaken) {
+  EntryInfo info = info_of(1);
+  info.check = hash128("a check");
+  info.key_bytes = 100;
+  ASSERT_TRUE(cache.store(info, noise(1, 500)));
+  EXPECT_TRUE(cache.load(info.id()));
+  EXPECT_FALSE(cache.load(ProgramId{info.key, hash128("another check"), 100}));
+  EXPECT_FALSE(cache.load(ProgramId{info.key, info.check, 101}));
+  EXPECT_TRUE(cache.load(info.id())) << "nothing is wrong with it: it stays";
+}
+
 }  // namespace
 }  // namespace tpubridge::cache

@@ -66,6 +66,22 @@ TEST_F(Programs, MemoryThenDiskThenCompiler) {
   EXPECT_TRUE(log.records().empty());
 }
 
+TEST_F(Programs, AnEntryOfAnotherProgramUnderTheSameKeyIsNotRun) {
+  std::string text = doubling.code;
+  text.replace(text.find("stablehlo.add"), 13, "stablehlo.multiply");
+  const pjrt::Program squaring{text};
+  (void)fresh().get(squaring);
+  const ProgramId wanted = fresh().id(doubling, {}), other = fresh().id(squaring, {});
+  EXPECT_NE(wanted.check, other.check);
+  Entry entry = *disk()->load(other);
+  entry.info.key = wanted.key;  // as if the two had one
+  ASSERT_TRUE(disk()->store(entry.info, entry.executable));
+  const Found found = fresh().get(doubling);
+  EXPECT_EQ(found.source, Source::compiler);
+  expect_doubles(found);
+  EXPECT_EQ(fresh().get(doubling).source, Source::disk) << "it took the other's place";
+}
+
 TEST_F(Programs, WithoutADiskEachCompiles) {
   ProgramCache a(*client, nullptr), b(*client, nullptr);
   expect_doubles(a.get(doubling));

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
+#include "tests/exec/again.h"
 #include "tpubridge/base/errors.h"
-#include "tpubridge/base/subprocess.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
@@ -34,16 +34,9 @@ std::vector<float> values(const Value& v) {
   return out;
 }
 
-// The running test once more, as another process.
-Outcome again(std::vector<std::pair<std::string, std::string>> environment) {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  Command command;
-  command.argv = {std::filesystem::read_symlink("/proc/self/exe"),
-                  std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name()};
-  command.environment = std::move(environment);
-  command.environment.emplace_back("TPUBRIDGE_CACHE", "1");
-  command.deadline = std::chrono::seconds(120);
-  return run_command(command);
+Outcome with_disk(std::vector<std::pair<std::string, std::string>> environment) {
+  environment.emplace_back("TPUBRIDGE_CACHE", "1");
+  return again(std::move(environment));
 }
 
 TEST(ExecDisk, AnotherProcessLoadsThePrograms) {
@@ -63,7 +56,7 @@ TEST(ExecDisk, AnotherProcessLoadsThePrograms) {
   const TempFolder folder;
   for (const char* compiles : {"1", "0"}) {
     const Outcome outcome =
-        again({{"TPUBRIDGE_CACHE_DIR", folder.path().string()}, {"TEST_COMPILES", compiles}});
+        with_disk({{"TPUBRIDGE_CACHE_DIR", folder.path().string()}, {"TEST_COMPILES", compiles}});
     EXPECT_TRUE(outcome.ok()) << outcome.str() << outcome.out << outcome.err;
   }
 }
@@ -80,11 +73,11 @@ TEST(ExecDisk, ValuesStayPendingPastTheDeadline) {
     return;
   }
   const TempFolder folder;
-  const Outcome outcome = again({{"TPUBRIDGE_CACHE_DIR", folder.path().string()},
-                                 {"TPUBRIDGE_COMPILE_TIMEOUT", "1"},
-                                 {"TPUBRIDGE_PLUGIN", FAKE_PLUGIN},
-                                 {"FAKE_PJRT", "fail=compile_slow:ms=2500"},
-                                 {"TEST_DEADLINE", "1"}});
+  const Outcome outcome = with_disk({{"TPUBRIDGE_CACHE_DIR", folder.path().string()},
+                                     {"TPUBRIDGE_COMPILE_TIMEOUT", "1"},
+                                     {"TPUBRIDGE_PLUGIN", FAKE_PLUGIN},
+                                     {"FAKE_PJRT", "fail=compile_slow:ms=2500"},
+                                     {"TEST_DEADLINE", "1"}});
   EXPECT_TRUE(outcome.ok()) << outcome.str() << outcome.out << outcome.err;
 }
 

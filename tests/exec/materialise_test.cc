@@ -3,35 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/exec/make.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
-#include "tpubridge/exec/live.h"
-#include "tpubridge/exec/metrics.h"
-#include "tpubridge/exec/runtime.h"
-#include "tpubridge/lower/table.h"
 
 namespace tpubridge::exec {
 namespace {
 
-using trace::Arg;
-using trace::Node;
-using trace::Ref;
-using trace::Value;
-
 const Shape kShape{DType::f32, {4}};
 
-Value upload(std::vector<float> v) {
-  const Shape shape{DType::f32, {static_cast<int64_t>(v.size())}};
-  return to_device(v.data(), shape, {}, 0);
-}
-std::vector<float> download(const Value& v) {
-  std::vector<float> out(static_cast<size_t>(v.shape().elements()));
-  to_host(v, out.data(), out.size() * sizeof(float));
-  return out;
-}
-Value multiply(const Value& a, const Value& b) {
-  return Node::make(lower::find("mul.Tensor"), {a, b}, {Ref{0}, Ref{1}}, {a.shape()}, 0, DType::f32);
-}
+Value multiply(const Value& a, const Value& b) { return make("mul.Tensor", a, b); }
 
 TEST(Materialise, ComputesLiveAndWantedValuesInOneProgram) {
   const Value a = upload({1, 2, 3, 4});

@@ -37,7 +37,7 @@ std::vector<float> widened(const std::vector<uint16_t>& values) {
   }
   return out;
 }
-Value upload(const std::vector<float>& values, std::vector<int64_t> dims) {
+Value upload_narrow(const std::vector<float>& values, std::vector<int64_t> dims) {
   return to_device(narrow(values).data(), Shape{DType::bf16, std::move(dims)}, {}, 0);
 }
 
@@ -63,7 +63,7 @@ TEST(OtherPlatforms, BatchStatisticsInOnePass) {
   for (size_t i = 0; i < x.size(); ++i) mean[i % 2] += static_cast<double>(x[i]) / 8;
   for (size_t i = 0; i < x.size(); ++i) variance[i % 2] += std::pow(x[i] - mean[i % 2], 2) / 8;
 
-  const Value in = upload(x, {8, 2});
+  const Value in = upload_narrow(x, {8, 2});
   const Shape per_channel{DType::f32, {2}};
   const Value norm = Node::make(lower::find("tpubridge::batch_norm"), {in},
                                 {Ref{0}, trace::Arg{}, trace::Arg{}, trace::Arg{}, trace::Arg{},
@@ -82,7 +82,7 @@ TEST(OtherPlatforms, ProductsOfNarrowFloatsRoundOnce) {
   // 256 · 256 and 300 ones: 65,836 in f32, 65,536 where the sum itself were kept in bf16.
   std::vector<float> row(301, 1);
   row[0] = 256;
-  const Value a = upload(row, {1, 301}), b = upload(row, {301, 1});
+  const Value a = upload_narrow(row, {1, 301}), b = upload_narrow(row, {301, 1});
   const Value y = Node::make(lower::find("mm"), {a, b}, {Ref{0}, Ref{1}, int64_t{0}}, {{DType::bf16, {1, 1}}},
                              0, DType::bf16);
   for (const Platform p : {Platform::cuda, Platform::tpu}) {
@@ -105,8 +105,8 @@ TEST(OtherPlatforms, GradientsOfPaddedProductsArePaddedByMasks) {
   };
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < rows; ++i) targets.push_back((i * 5) % words);
-  const Value x = upload(some(rows * width, 7), {rows, width});
-  const Value weight = upload(some(width * words, 5), {width, words});
+  const Value x = upload_narrow(some(rows * width, 7), {rows, width});
+  const Value weight = upload_narrow(some(width * words, 5), {width, words});
   const Value target = to_device(targets.data(), Shape{DType::s64, {rows}}, {}, 0);
   const float one = 1;
   const Value g = to_device(&one, scalar, {}, 0);

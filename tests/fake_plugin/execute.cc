@@ -116,6 +116,12 @@ Launch run_below(const PJRT_LoadedExecutable_Execute_Args& a, const LoadedExecut
   return launch;
 }
 
+void destroy_below(PJRT_Buffer* buffer) {
+  auto a = args<PJRT_Buffer_Destroy_Args>();
+  a.buffer = buffer;
+  call(&PJRT_Api::PJRT_Buffer_Destroy, a);
+}
+
 void execute(PJRT_LoadedExecutable_Execute_Args& a) {
   const auto loaded = get<LoadedExecutable>(a.executable);
   const auto& client = loaded->client;
@@ -144,9 +150,16 @@ void execute(PJRT_LoadedExecutable_Execute_Args& a) {
                      loaded->program->name);
 
   const Launch launch = run_below(a, *loaded, arguments);
-  for (size_t d = 0; d < devices.size(); ++d) {
-    for (const auto& buffer : arguments[d])
+  for (const auto& of_one : arguments)
+    for (const auto& buffer : of_one)
       if (buffer->deleted()) buffer->give_back();  // donated
+  if (const auto rule = due("execute_taken")) {
+    for (const auto& of_one : launch.outputs)
+      for (PJRT_Buffer* output : of_one) destroy_below(output);
+    throw failure(*rule, PJRT_Error_Code_INTERNAL,
+                  "The program fails after it took its arguments, on demand");
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
     for (size_t i = 0; i < launch.outputs[d].size(); ++i) {
       Memory* const memory = memory_of(*client, launch.outputs[d][i]);
       const int64_t reserved = memory->hbm && memory->device == devices[d] ? reservation.hand_over(d) : 0;

@@ -5,21 +5,10 @@
 
 #include <stdexcept>
 
+#include "tests/trace/make.h"
+
 namespace tpubridge::trace {
 namespace {
-
-const Op kAdd{"add"}, kMul{"mul"}, kSplit{"split"};
-const Shape kShape{DType::f32, {4}};
-
-Value leaf() { return Node::leaf(std::make_shared<DeviceData>(), kShape, 0); }
-Value op(const Op& o, std::vector<Value> in, std::vector<Arg> args = {}) {
-  return Node::make(&o, std::move(in), std::move(args), {kShape}, 0, DType::f32);
-}
-Value number(double v) {
-  Number n;
-  n.real = v;
-  return Node::number(n, 0);
-}
 
 TEST(Graph, OperandsComeBeforeUsers) {
   const Value a = leaf(), b = op(kAdd, {a, a}), c = op(kMul, {b, a}), d = op(kAdd, {c, b});

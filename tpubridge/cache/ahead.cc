@@ -82,7 +82,8 @@ void Ahead::load_all(State& s) {
     const auto begin = Clock::now();
     try {
       if (const auto entry = s.disk->load(key))
-        made = Loaded{s.client.load(entry->executable, pjrt::Signature{}), entry->info.compile_seconds, 0};
+        made = Loaded{entry->info.id(), s.client.load(entry->executable, pjrt::Signature{}),
+                      entry->info.compile_seconds, 0};
     } catch (const std::exception& e) {  // who asks for it will see the same, and drop it
       log::debug("cache.not_loaded_ahead", {{"key", key.hex()}, {"problem", e.what()}});
     }
@@ -104,13 +105,13 @@ void Ahead::start() {
   (void)run_detached([kept = state_] { load_all(*kept); });
 }
 
-std::optional<Ahead::Loaded> Ahead::take(const Hash128& key, std::optional<pjrt::Signature> signature) {
+std::optional<Ahead::Loaded> Ahead::take(const ProgramId& id, std::optional<pjrt::Signature> signature) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
-  s.asked.insert(key);
-  s.changed.wait(lock, [&] { return s.loading != key; });
-  auto found = s.ready.extract(key);
-  if (found.empty()) return std::nullopt;
+  s.asked.insert(id.key);
+  s.changed.wait(lock, [&] { return s.loading != id.key; });
+  auto found = s.ready.extract(id.key);
+  if (found.empty() || found.mapped().id != id) return std::nullopt;
   lock.unlock();
   found.mapped().program.set_signature(std::move(signature));
   return std::move(found.mapped());

@@ -20,6 +20,7 @@ namespace tpubridge::cache {
 class Ahead {
  public:
   struct Loaded {
+    ProgramId id;
     pjrt::LoadedExecutable program;
     double compile_seconds, seconds;  // what compiling took once, and loading now
   };
@@ -33,7 +34,7 @@ class Ahead {
   void start();
   // The program, where it was loaded; waits for the one that is being loaded. What was not begun is left to
   // the caller.
-  [[nodiscard]] std::optional<Loaded> take(const Hash128& key, std::optional<pjrt::Signature> signature);
+  [[nodiscard]] std::optional<Loaded> take(const ProgramId& id, std::optional<pjrt::Signature> signature);
   // A program that this process has now, for the next time. Where it had to be compiled, the command does
   // something new: what was loaded and not taken goes.
   void note(const Hash128& key, bool compiled);

@@ -83,6 +83,13 @@ std::optional<Entry> DiskCache::load(const Hash128& key) {
   }
 }
 
+std::optional<Entry> DiskCache::load(const ProgramId& id) {
+  std::optional<Entry> entry = load(id.key);
+  if (!entry || entry->info.id() == id) return entry;
+  log::warn("cache.equal_keys", {{"path", path_of(id.key).string()}, {"program", entry->info.program}});
+  return std::nullopt;
+}
+
 void DiskCache::drop(const Hash128& key, const std::string& reason) {
   count([](DiskCounts& c) { ++c.drops; });
   log::warn("cache.dropped", {{"path", path_of(key).string()}, {"reason", reason}});

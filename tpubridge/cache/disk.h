@@ -33,7 +33,9 @@ class DiskCache {
   [[nodiscard]] const Path& folder() const { return folder_; }
   [[nodiscard]] int64_t max_bytes() const { return max_bytes_; }
 
-  // Empty where it is not there, or not sound.
+  // Empty where it is not there, or not sound. By its id: also where it is another program's with this key,
+  // which stays until this one is stored in its place.
+  [[nodiscard]] std::optional<Entry> load(const ProgramId& id);
   [[nodiscard]] std::optional<Entry> load(const Hash128& key);
   // Whether it is there now. Renews nothing where it alone passes the limit.
   bool store(const EntryInfo& info, std::string_view executable);

@@ -61,6 +61,8 @@ EntryInfo parse_description(std::string_view bytes, const Head& head, const Path
     const auto json = nlohmann::json::parse(description);
     EntryInfo info;
     info.key = parse_key(json.at("key").get<std::string>()).value();
+    info.check = parse_key(json.at("check").get<std::string>()).value();
+    info.key_bytes = json.at("key_bytes");
     info.program = json.at("program");
     info.platform = json.at("platform");
     info.platform_version = json.at("platform_version");
@@ -115,7 +117,8 @@ Encoded encode(const EntryInfo& info, std::string_view executable) {
   out.payload.resize(n);
 
   const nlohmann::ordered_json description = {
-      {"key", info.key.hex()},           {"program", info.program.substr(0, 1024)},
+      {"key", info.key.hex()},           {"check", info.check.hex()},
+      {"key_bytes", info.key_bytes},     {"program", info.program.substr(0, 1024)},
       {"platform", info.platform},       {"platform_version", info.platform_version.substr(0, 4096)},
       {"device_kind", info.device_kind}, {"compile_seconds", info.compile_seconds},
       {"created", info.created}};

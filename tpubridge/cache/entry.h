@@ -13,14 +13,25 @@
 
 namespace tpubridge::cache {
 
+// What a program is known by. Files are named by the key; that they hold this very program, the rest tells:
+// another hash of the same parts, and their length.
+struct ProgramId {
+  Hash128 key, check;
+  uint64_t bytes = 0;
+  bool operator==(const ProgramId&) const = default;
+};
+
 struct EntryInfo {
-  Hash128 key;
-  std::string program;  // its name, as the compiler gives it
+  Hash128 key, check;      // a ProgramId,
+  uint64_t key_bytes = 0;  // in parts
+  std::string program;     // its name, as the compiler gives it
   std::string platform, platform_version, device_kind;
   double compile_seconds = 0;
   int64_t created = 0;     // seconds since 1970
   int64_t raw_bytes = 0;   // of the executable; set by encode
   int64_t file_bytes = 0;  // of the whole entry; set by encode and by reading
+
+  [[nodiscard]] ProgramId id() const { return {key, check, key_bytes}; }
 };
 
 struct Entry {
@@ -40,3 +51,8 @@ struct Encoded {
 [[nodiscard]] EntryInfo read_info(const Path& path);  // reads the head alone
 
 }  // namespace tpubridge::cache
+
+template <>
+struct std::hash<tpubridge::cache::ProgramId> {
+  size_t operator()(const tpubridge::cache::ProgramId& id) const noexcept { return id.key.low; }
+};

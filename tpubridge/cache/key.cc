@@ -12,6 +12,7 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/fd.h"
+#include "tpubridge/cache/bytes.h"
 #include "tpubridge/plugin/host_cpu.h"
 
 namespace tpubridge::cache {
@@ -50,13 +51,15 @@ std::string host_cpu() {
 
 }  // namespace
 
-Hash128 KeyParts::hash() const {
-  Hasher hasher;
-  hasher.add_field(fmt::format("tpubridge program {}", kFormatVersion));
+ProgramId KeyParts::id() const {
+  constexpr uint64_t kOtherSeed = 0x9e3779b97f4a7c15ull;
+  std::string all = fmt::format("tpubridge program {}\n", kFormatVersion);
   for (const std::string* part : {&program, &format, &options, &flags, &platform, &platform_version, &plugin,
-                                  &device_kind, &cpu, &topology})
-    hasher.add_field(*part);
-  return hasher.digest();
+                                  &device_kind, &cpu, &topology}) {
+    put64(all, part->size());  // ("ab", "c") is not ("a", "bc")
+    all += *part;
+  }
+  return {hash128(all), hash128(all, kOtherSeed), all.size()};
 }
 
 std::string cpu_features(const std::string& cpuinfo) {

@@ -6,14 +6,14 @@
 
 #include <string>
 
-#include "tpubridge/base/hash.h"
+#include "tpubridge/cache/entry.h"
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::cache {
 
 // Changes with the layout of entries or the meaning of a key. Two versions of the library may share a folder:
 // neither finds the other's entries.
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 
 struct KeyParts {
   std::string program, format;  // what is compiled
@@ -25,7 +25,8 @@ struct KeyParts {
   std::string cpu;       // model and features as the plugin sees them, and how many; empty on other devices
   std::string topology;  // every device: id, process, kind, place; and which process this is
 
-  [[nodiscard]] Hash128 hash() const;
+  [[nodiscard]] ProgramId id() const;
+  [[nodiscard]] Hash128 hash() const { return id().key; }
 };
 
 // All but `program`, `format` and `options`.

@@ -43,7 +43,7 @@ std::string_view to_string(Source source) {
 
 // One program on its way. All but what is asked for is guarded by State::mutex.
 struct ProgramCache::Job {
-  Hash128 key;
+  ProgramId id;
   pjrt::Program program;
   pjrt::CompileOptions options;
   std::optional<pjrt::Signature> signature;
@@ -70,33 +70,35 @@ struct ProgramCache::State {
   std::mutex mutex;
   std::condition_variable changed;
   milliseconds deadline{0}, patience{std::chrono::minutes(10)};
-  std::unordered_map<Hash128, std::shared_ptr<Job>> running;
-  std::unordered_map<Hash128, std::weak_ptr<const pjrt::LoadedExecutable>> live;
-  LruCache<Hash128, Found> late{kLateResults};
+  std::unordered_map<ProgramId, std::shared_ptr<Job>> running;
+  std::unordered_map<ProgramId, std::weak_ptr<const pjrt::LoadedExecutable>> live;
+  LruCache<ProgramId, Found> late{kLateResults};
 };
 
 namespace {
 
-std::optional<Found> load(const pjrt::Client& client, DiskCache& disk, const Hash128& key,
+std::optional<Found> load(const pjrt::Client& client, DiskCache& disk, const ProgramId& id,
                           const std::optional<pjrt::Signature>& signature) {
   const auto start = Clock::now();
-  const std::optional<Entry> entry = disk.load(key);
+  const std::optional<Entry> entry = disk.load(id);
   if (!entry) return std::nullopt;
   try {
     auto program = std::make_shared<const pjrt::LoadedExecutable>(client.load(entry->executable, signature));
     const double seconds = seconds_since(start);
     count_hit(entry->info.compile_seconds - seconds);
-    log::debug("cache.hit", {{"program", entry->info.program}, {"key", key.hex()}});
+    log::debug("cache.hit", {{"program", entry->info.program}, {"key", id.key.hex()}});
     return Found{std::move(program), Source::disk, seconds};
   } catch (const Error& e) {
-    disk.drop(key, fmt::format("the plugin refuses it: {}", e.message()));
+    disk.drop(id.key, fmt::format("the plugin refuses it: {}", e.message()));
     return std::nullopt;
   }
 }
 
-void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Found& found) {
+void store(DiskCache& disk, const ProgramId& id, const KeyParts& target, const Found& found) {
   try {
-    EntryInfo info{key,
+    EntryInfo info{id.key,
+                   id.check,
+                   id.bytes,
                    found.program->info().name(),
                    target.platform,
                    target.platform_version,
@@ -110,8 +112,9 @@ void store(DiskCache& disk, const Hash128& key, const KeyParts& target, const Fo
   }
 }
 
-std::optional<Found> take(Ahead& ahead, const Hash128& key, const std::optional<pjrt::Signature>& signature) {
-  auto loaded = ahead.take(key, signature);
+std::optional<Found> take(Ahead& ahead, const ProgramId& id,
+                          const std::optional<pjrt::Signature>& signature) {
+  auto loaded = ahead.take(id, signature);
   if (!loaded) return std::nullopt;
   count_hit(loaded->compile_seconds - loaded->seconds, true);
   return Found{std::make_shared<const pjrt::LoadedExecutable>(std::move(loaded->program)), Source::disk,
@@ -123,15 +126,16 @@ std::optional<Found> take(Ahead& ahead, const Hash128& key, const std::optional<
 Found ProgramCache::work(const State& state, const Job& job) {
   std::optional<FileLock> lock;
   if (state.ahead)
-    if (auto found = take(*state.ahead, job.key, job.signature)) return *found;
+    if (auto found = take(*state.ahead, job.id, job.signature)) return *found;
   if (state.disk) {
-    if (auto found = load(state.client, *state.disk, job.key, job.signature)) return *found;
+    if (auto found = load(state.client, *state.disk, job.id, job.signature)) return *found;
     // Processes that compile one program together must all do it at the same time.
-    if (state.alone) lock.emplace(state.disk->lock(job.key, job.patience));
+    if (state.alone) lock.emplace(state.disk->lock(job.id.key, job.patience));
     if (lock && lock->waited())
-      if (auto found = load(state.client, *state.disk, job.key, job.signature)) return *found;
+      if (auto found = load(state.client, *state.disk, job.id, job.signature)) return *found;
     if (lock && lock->timed_out())
-      log::warn("cache.lock_held", {{"key", job.key.hex()}, {"effect", "the program is compiled here too"}});
+      log::warn("cache.lock_held",
+                {{"key", job.id.key.hex()}, {"effect", "the program is compiled here too"}});
     count_miss();
   }
   const auto start = Clock::now();
@@ -139,7 +143,7 @@ Found ProgramCache::work(const State& state, const Job& job) {
                   state.client.compile(job.program, job.options, job.signature)),
               Source::compiler, 0};
   found.seconds = seconds_since(start);
-  if (state.disk) store(*state.disk, job.key, state.target, found);
+  if (state.disk) store(*state.disk, job.id, state.target, found);
   return found;
 }
 
@@ -147,19 +151,19 @@ Found ProgramCache::work(const State& state, const Job& job) {
 void ProgramCache::finish(State& state, Job& job) {
   try {
     job.found = work(state, job);
-    if (state.ahead) state.ahead->note(job.key, job.found.source == Source::compiler);
+    if (state.ahead) state.ahead->note(job.id.key, job.found.source == Source::compiler);
   } catch (...) {
     job.error = std::current_exception();
   }
   const std::lock_guard lock(state.mutex);
   job.done = true;
-  state.running.erase(job.key);
+  state.running.erase(job.id);
   if (job.error) {
-    if (job.waiting == 0) log::warn("compile.failed_late", {{"key", job.key.hex()}});
+    if (job.waiting == 0) log::warn("compile.failed_late", {{"key", job.id.key.hex()}});
   } else {
     std::erase_if(state.live, [](const auto& entry) { return entry.second.expired(); });
-    state.live[job.key] = job.found.program;
-    if (job.waiting == 0) state.late.set(job.key, std::move(job.found));
+    state.live[job.id] = job.found.program;
+    if (job.waiting == 0) state.late.set(job.id, std::move(job.found));
   }
   state.changed.notify_all();
 }
@@ -176,17 +180,17 @@ void ProgramCache::load_ahead(const std::string& command) {
   state_->ahead->start();
 }
 
-Hash128 ProgramCache::key(const pjrt::Program& program, const pjrt::CompileOptions& options) const {
+ProgramId ProgramCache::id(const pjrt::Program& program, const pjrt::CompileOptions& options) const {
   KeyParts parts = state_->target;
   parts.program = program.code;
   parts.format = program.format;
   parts.options = options.serialize();
-  return parts.hash();
+  return parts.id();
 }
 
 Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions& options,
                         std::optional<pjrt::Signature> signature, std::optional<milliseconds> own_deadline) {
-  const Hash128 wanted = key(program, options);
+  const ProgramId wanted = id(program, options);
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (const auto late = state.late.get(wanted)) {
@@ -222,7 +226,7 @@ Found ProgramCache::get(const pjrt::Program& program, const pjrt::CompileOptions
         fmt::format("XLA compilation failed: timeout after {:g}s",
                     static_cast<double>(deadline.count()) / 1000),
         {{"timeout_seconds", fmt::format("{:g}", static_cast<double>(deadline.count()) / 1000)},
-         {"key", wanted.hex()}},
+         {"key", wanted.key.hex()}},
         "The compile goes on, and its result will be cached: try again later, or raise "
         "TPUBRIDGE_COMPILE_TIMEOUT.",
         Code::deadline_exceeded);
@@ -245,6 +249,9 @@ milliseconds ProgramCache::set_patience(milliseconds patience) {
   const std::lock_guard lock(state_->mutex);
   return std::exchange(state_->patience, patience);
 }
-const std::shared_ptr<DiskCache>& ProgramCache::disk() const { return state_->disk; }
+std::shared_ptr<DiskCache> ProgramCache::disk() const { return state_->disk; }
+bool ProgramCache::on_disk(const pjrt::Program& program, const pjrt::CompileOptions& options) const {
+  return state_->disk && state_->disk->load(id(program, options));
+}
 
 }  // namespace tpubridge::cache

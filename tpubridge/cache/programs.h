@@ -5,7 +5,7 @@
 //   found.program->execute(arguments);
 //
 // May be called from any thread. Threads and processes that want the same program at the same time compile it
-// once.
+// once. It is a handle: copies of it are the same cache.
 #pragma once
 
 #include <chrono>
@@ -50,8 +50,12 @@ class ProgramCache {
   std::chrono::milliseconds set_deadline(std::chrono::milliseconds deadline);  // 0: none; returns the old one
   // How long to wait for another process that compiles the same, before compiling too (10 minutes).
   std::chrono::milliseconds set_patience(std::chrono::milliseconds patience);  // returns the old one
-  [[nodiscard]] const std::shared_ptr<DiskCache>& disk() const;
-  [[nodiscard]] Hash128 key(const pjrt::Program& program, const pjrt::CompileOptions& options) const;
+  [[nodiscard]] std::shared_ptr<DiskCache> disk() const;
+  [[nodiscard]] bool on_disk(const pjrt::Program& program, const pjrt::CompileOptions& options) const;
+  [[nodiscard]] ProgramId id(const pjrt::Program& program, const pjrt::CompileOptions& options) const;
+  [[nodiscard]] Hash128 key(const pjrt::Program& program, const pjrt::CompileOptions& options) const {
+    return id(program, options).key;
+  }
 
  private:
   struct State;

@@ -127,6 +127,19 @@ Draws Draws::now() {
   return d;
 }
 
+void Draws::put_back() const {
+  if (repeated) {
+    *repeated = *this;
+    return;
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    at::Generator g = default_generator(static_cast<c10::DeviceIndex>(i));
+    const std::scoped_lock lock(g.mutex());
+    g.set_current_seed(devices[i].seed);
+    g.set_offset(devices[i].offset);
+  }
+}
+
 RepeatDraws::RepeatDraws(Draws from) : draws_(std::move(from)), before_(std::exchange(repeated, &draws_)) {}
 RepeatDraws::~RepeatDraws() { repeated = before_; }
 

@@ -29,6 +29,7 @@ void set_next_draw(const at::Generator& generator, Draw next);
 struct Draws {
   std::vector<Draw> devices;
   [[nodiscard]] static Draws now();
+  void put_back() const;  // as if nothing had been drawn since
 };
 // While it lives, this thread draws from the default generators what was drawn after that moment. The
 // generators themselves stay where they are.

@@ -1,16 +1,18 @@
 // Compiled programs in memory: found by the structure of the graph, then by the text of the program. The
-// least recently used go first. All under exec::mutex().
+// least recently used go first. Hashes only lead to where to look: what is found is compared whole. All under
+// exec::mutex() but for what says otherwise.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tpubridge/cache/programs.h"
 #include "tpubridge/exec/tier.h"
+#include "tpubridge/trace/outline.h"
 
 namespace tpubridge::exec {
 
@@ -29,16 +31,36 @@ struct Compiled {
 void set_memory(Compiled& c);  // asks the plugin what running it takes
 using Key = std::array<uint64_t, 2>;
 
-[[nodiscard]] std::shared_ptr<const Compiled> find_structure(const Key& key);
-[[nodiscard]] std::shared_ptr<const Compiled> find_text(const Key& text_key,
-                                                        const Key& structure);  // and remembers it
-void remember(const Key& structure, const Key& text_key, std::shared_ptr<const Compiled> compiled);
+// How a program is compiled, as text: named fields. The same graph in another mode is another program.
+class Mode {
+ public:
+  void add(std::string_view name, std::string_view value);
+  bool operator==(const Mode&) const = default;
 
-// What is below: the disk and the compiler, for the client of runtime.h.
-[[nodiscard]] cache::ProgramCache& programs();
+ private:
+  std::string text_;
+};
+
+// The structure of a graph, kept. Without an outline: a program that is known by its text alone.
+struct Structure {
+  Key hash{};
+  std::shared_ptr<const trace::Outline> outline = nullptr;
+};
+[[nodiscard]] Structure structure_of(const trace::Graph& graph);
+
+[[nodiscard]] std::shared_ptr<const Compiled> find_structure(const trace::Graph& graph, const Mode& mode);
+// Also remembers the structure, where there is one.
+[[nodiscard]] std::shared_ptr<const Compiled> find_text(std::string_view text, const Mode& mode,
+                                                        const Structure& structure);
+void remember(const Structure& structure, std::string_view text, const Mode& mode,
+              std::shared_ptr<const Compiled> compiled);
+
+// What is below: the disk and the compiler, for the client of runtime.h. A handle that stays good when
+// another one takes its place. From any thread.
+[[nodiscard]] cache::ProgramCache programs();
 void set_programs(cache::ProgramCache programs);  // in its place
 
-[[nodiscard]] Key text_key(const std::string& text, int device);
+// Both take the mutex themselves.
 [[nodiscard]] size_t cache_size();
 size_t set_cache_capacity(size_t programs);  // returns the old one
 

@@ -39,11 +39,20 @@ void set_deterministic_source(bool (*ask)()) { deterministic_source = ask; }
 ExpectNoCompile::ExpectNoCompile() { ++no_compile; }
 ExpectNoCompile::~ExpectNoCompile() { --no_compile; }
 
-Key in_this_mode(Key key) {
-  if (deterministic()) key[0] ^= 0x9e3779b97f4a7c15ull;
-  key[1] ^= user_options_hash();
-  return key;
+namespace {
+
+Mode with(std::string_view name, std::string_view value) {
+  Mode mode;
+  mode.add(name, value);
+  if (deterministic()) mode.add("deterministic", "1");
+  if (const std::string& text = user_options_text(); !text.empty()) mode.add("user", text);
+  return mode;
 }
+
+}  // namespace
+
+Mode this_mode(int device) { return with("device", std::to_string(device)); }
+Mode this_mode(const pjrt::CompileOptions& options) { return with("options", options.serialize()); }
 
 bool compiling_afresh() {
   const CompileScope* scope = CompileScope::current();
@@ -75,14 +84,10 @@ cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOp
 
 void Ready::count() const { count_execution(fresh); }
 
-Ready program_over(const std::string& text, pjrt::CompileOptions options, std::optional<Key> structure,
-                   std::vector<int64_t> donated) {
+Ready program_over(const std::string& text, pjrt::CompileOptions options, const Mode& mode,
+                   const Structure& structure, std::vector<int64_t> donated) {
   const bool afresh = compiling_afresh();
-  const Key key = in_this_mode(text_key(text + options.serialize(), -1));
-  const Key by = structure.value_or(key);
-  auto known = afresh ? nullptr : find_structure(by);
-  if (!known && !afresh) known = find_text(key, by);
-  if (known) return {std::move(known)};
+  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
   add_device_options(options);
   auto found = find_or_compile(pjrt::Program{text}, options, std::nullopt,
                                {{"devices", std::to_string(options.devices.size())}});
@@ -90,7 +95,7 @@ Ready program_over(const std::string& text, pjrt::CompileOptions options, std::o
   Compiled made{std::move(found.program), std::move(donated)};
   set_memory(made);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  if (!afresh) remember(by, key, compiled);
+  if (!afresh) remember(structure, text, mode, compiled);
   return {std::move(compiled), by_compiler};
 }
 

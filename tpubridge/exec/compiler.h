@@ -20,8 +20,9 @@ class CompileForbidden : public virtual CompilationError {
   explicit CompileForbidden(const Details& details);
 };
 
-// The same program in the present mode: compiled with other options it is another one.
-[[nodiscard]] Key in_this_mode(Key key);
+// How programs are compiled now. For those of one device: its index.
+[[nodiscard]] Mode this_mode(int device);
+[[nodiscard]] Mode this_mode(const pjrt::CompileOptions& options);  // those of several
 [[nodiscard]] bool compiling_afresh();  // what is known already does not count (CompileScope)
 
 // Adds what every program of the device is compiled with; devices, replicas and partitions are the caller's.
@@ -39,9 +40,9 @@ struct Ready {
 };
 
 // A program over the devices that `options` name, with its text. Kept in memory with the others; also found
-// by `structure`, where that is given (as in_this_mode() gives it). `donated`: what its text gives away.
-[[nodiscard]] Ready program_over(const std::string& text, pjrt::CompileOptions options,
-                                 std::optional<Key> structure = {}, std::vector<int64_t> donated = {});
+// by its structure, where that is given. `donated`: what its text gives away.
+[[nodiscard]] Ready program_over(const std::string& text, pjrt::CompileOptions options, const Mode& mode,
+                                 const Structure& structure = {}, std::vector<int64_t> donated = {});
 
 // Each donated leaf with the root that takes its place: without that the compiler pairs them by their shapes
 // alone, and copies where it guessed wrong.
@@ -53,6 +54,9 @@ struct Ready {
 // The program of this graph on one device; nothing runs.
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,
                                                            std::string_view reason);
+
+// Collects nothing, saves nothing: the graph as one program, or an error.
+std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device, std::string_view reason);
 
 // The roots of the graph become data: these buffers, one for each.
 void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <span>
 
 #include "tpubridge/exec/runtime.h"
 
@@ -14,21 +15,11 @@ namespace {
 
 constexpr size_t kOutlines = 64, kNotes = 256, kDifferences = 4;
 
-// What is kept of a graph: every op with its constants and where its operands come from.
-struct Outline {
-  struct Op {
-    trace::SpecPtr spec;
-    std::vector<uint64_t>
-        operands;  // place << 8 | output; places count ops, inputs and numbers as they are met
-  };
-  std::vector<Op> ops;
-  std::vector<Shape> inputs;
-  std::vector<size_t> input_user;  // the op that reads it first
-  size_t results = 0;
-};
+using trace::Outline;
+using OutlinePtr = std::shared_ptr<const Outline>;
 
 struct History {
-  std::deque<Outline> outlines;
+  std::deque<OutlinePtr> outlines;
   std::deque<Recompile> notes;
   int64_t compiles = 0;
 };
@@ -37,29 +28,21 @@ History& history() {
   return *h;
 }
 
-Outline outline_of(const trace::Graph& graph) {
-  Outline o;
-  o.ops.reserve(graph.nodes.size());
-  size_t leaf = 0;
-  for (const auto* n : graph.nodes) {
-    Outline::Op op{n->spec(), {}};
-    for (const auto& v : n->operands()) {
-      op.operands.push_back((static_cast<uint64_t>(v->slot) << 8) | v.index());
-      // Leaves stand in the order of first use, so the next one is new exactly when it is met.
-      if (leaf < graph.leaves.size() && graph.leaves[leaf].node == v.node() &&
-          graph.leaves[leaf].index == v.index()) {
-        o.inputs.push_back(v.shape());
-        o.input_user.push_back(o.ops.size());
-        ++leaf;
-      }
-    }
-    o.ops.push_back(std::move(op));
-  }
-  o.results = graph.roots.size();
-  return o;
+std::span<const uint32_t> operands_of(const Outline& o, size_t op) {
+  const size_t begin = op == 0 ? 0 : o.places.ends[op - 1];
+  return std::span(o.places.operands).subspan(begin, o.places.ends[op] - begin);
 }
 
-bool same_op(const Outline::Op& a, const Outline::Op& b) { return a.spec->op == b.spec->op; }
+// For each input the op that reads it first.
+std::vector<size_t> input_users(const Outline& o) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < o.ops.size(); ++i)
+    for (const uint32_t word : operands_of(o, i))
+      if (word == trace::Places::kLeaf) out.push_back(i);
+  return out;
+}
+
+bool same_op(const trace::SpecPtr& a, const trace::SpecPtr& b) { return a->op == b->op; }
 
 size_t common_start(const Outline& a, const Outline& b) {
   const auto [end, other] = std::mismatch(a.ops.begin(), a.ops.end(), b.ops.begin(), b.ops.end(), same_op);
@@ -103,27 +86,28 @@ std::string text_of(const trace::Arg& arg) {
 }
 
 std::string place(size_t i, const Outline& o) {
-  return fmt::format("op {} of {}, {}", i + 1, o.ops.size(), o.ops[i].spec->op->name);
+  return fmt::format("op {} of {}, {}", i + 1, o.ops.size(), o.ops[i]->op->name);
 }
 
 // Differences between two outlines with the same ops in the same order.
 std::vector<std::string> compare_details(const Outline& a, const Outline& b) {
   std::vector<std::string> found;
-  if (a.inputs.size() == b.inputs.size()) {
-    for (size_t i = 0; i < a.inputs.size(); ++i)
-      if (a.inputs[i] != b.inputs[i])
-        found.push_back(fmt::format("input {}, first read by {}: {}", i, place(b.input_user[i], b),
-                                    changed(a.inputs[i], b.inputs[i])));
+  if (a.leaves.size() == b.leaves.size()) {
+    const auto users = input_users(b);
+    for (size_t i = 0; i < a.leaves.size(); ++i)
+      if (a.leaves[i] != b.leaves[i])
+        found.push_back(fmt::format("input {}, first read by {}: {}", i, place(users[i], b),
+                                    changed(a.leaves[i], b.leaves[i])));
   } else {
     found.push_back(fmt::format(
         "{} inputs instead of {}: values that were computed inside are ready outside, or the other way round",
-        b.inputs.size(), a.inputs.size()));
+        b.leaves.size(), a.leaves.size()));
   }
   if (!found.empty()) return found;  // what follows from other inputs need not be told
   for (size_t i = 0; i < a.ops.size(); ++i) {
-    const auto &x = *a.ops[i].spec, &y = *b.ops[i].spec;
+    const auto &x = *a.ops[i], &y = *b.ops[i];
     for (size_t k = 0; k < std::min(x.args.size(), y.args.size()); ++k)
-      if (x.args[k] != y.args[k])
+      if (!trace::same_arg(x.args[k], y.args[k]))
         found.push_back(fmt::format("{}: constant argument {} is {} instead of {}", place(i, b), k,
                                     text_of(y.args[k]), text_of(x.args[k])));
     if (!found.empty()) return found;
@@ -134,14 +118,14 @@ std::vector<std::string> compare_details(const Outline& a, const Outline& b) {
     if (x.common != y.common)
       found.push_back(
           fmt::format("{}: operands meet in {} instead of {}", place(i, b), name(y.common), name(x.common)));
-    if (a.ops[i].operands != b.ops[i].operands)
+    if (!std::ranges::equal(operands_of(a, i), operands_of(b, i)))
       found.push_back(fmt::format("{}: reads another value", place(i, b)));
     if (!found.empty()) return found;
   }
-  if (a.results != b.results)
+  if (a.places.roots.size() != b.places.roots.size())
     found.push_back(
         fmt::format("{} results instead of {}: more or fewer of its values are still held by tensors",
-                    b.results, a.results));
+                    b.places.roots.size() / 2, a.places.roots.size() / 2));
   if (found.empty())
     found.push_back("the same ops and shapes: other values are held by tensors, or another device");
   return found;
@@ -154,7 +138,7 @@ std::vector<std::string> compare(const Outline& a, const Outline& b) {
   auto list = [&](const Outline& o) {
     std::vector<std::string_view> names;
     for (size_t i = start; i < o.ops.size() - end && names.size() < 6; ++i)
-      names.push_back(o.ops[i].spec->op->name);
+      names.push_back(o.ops[i]->op->name);
     const size_t n = o.ops.size() - end - start;
     return n == 0 ? std::string("nothing")
                   : fmt::format("{}{}", fmt::join(names, ", "),
@@ -169,11 +153,11 @@ const Outline* nearest(const Outline& o) {
   const Outline* best = nullptr;
   size_t most = o.ops.size() / 2;
   for (const auto& other : history().outlines) {
-    const size_t start = common_start(other, o);
-    const size_t shared = start + common_end(other, o, start);
+    const size_t start = common_start(*other, o);
+    const size_t shared = start + common_end(*other, o, start);
     if (shared >= std::max<size_t>(most, 1)) {
       most = shared;
-      best = &other;
+      best = other.get();
     }
   }
   return best;
@@ -181,11 +165,10 @@ const Outline* nearest(const Outline& o) {
 
 }  // namespace
 
-void exec::note_compile(const trace::Graph& graph, std::string_view reason, double seconds) {
+void exec::note_compile(OutlinePtr o, std::string_view reason, double seconds) {
   auto& h = history();
-  Outline o = outline_of(graph);
-  Recompile note{++h.compiles, std::string(reason), o.ops.size(), seconds, {}};
-  if (const Outline* before = nearest(o)) note.differences = compare(*before, o);
+  Recompile note{++h.compiles, std::string(reason), o->ops.size(), seconds, {}};
+  if (const Outline* before = nearest(*o)) note.differences = compare(*before, *o);
   if (note.differences.size() > kDifferences) {
     const size_t more = note.differences.size() - kDifferences;
     note.differences.resize(kDifferences);

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tpubridge/trace/graph.h"
+#include "tpubridge/trace/outline.h"
 
 namespace tpubridge {
 
@@ -26,8 +27,8 @@ struct Recompile {
 
 namespace exec {
 
-// Under exec's mutex. Takes what it needs of the graph before the graph runs.
-void note_compile(const trace::Graph& graph, std::string_view reason, double seconds);
+// Under exec's mutex.
+void note_compile(std::shared_ptr<const trace::Outline> outline, std::string_view reason, double seconds);
 
 }  // namespace exec
 }  // namespace tpubridge

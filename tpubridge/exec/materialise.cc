@@ -34,7 +34,6 @@ std::atomic<bool>& eager_mode() {
   static std::atomic<bool> value{env::flag("TPUBRIDGE_EAGER")};
   return value;
 }
-Key structure_key(const Graph& graph) { return in_this_mode(graph.hash); }
 
 pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {
   pjrt::Signature s;
@@ -46,40 +45,42 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   return s;
 }
 
-Ready compile(const Graph& graph, int device_index, std::string_view reason) {
+Ready compile(const Graph& graph, int device_index, const Mode& mode, std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
   const std::string text =
       lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
-  const Key key = in_this_mode(text_key(text, device_index));
   const bool afresh = compiling_afresh();
-  if (auto known = afresh ? nullptr : find_text(key, structure_key(graph))) return {std::move(known)};
+  const Structure structure = structure_of(graph);
+  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   add_device_options(options);
   const pjrt::Program program{text};
-  const auto& disk = programs().disk();
-  const bool tiered = tiering() && !afresh && !(disk && disk->load(programs().key(program, options)));
+  const bool tiered = tiering() && !afresh && !programs().on_disk(program, options);
   auto found = find_or_compile(program, tiered ? quick(options, platform) : options,
                                signature(graph, donated), {{"ops", std::to_string(graph.nodes.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  if (by_compiler) note_compile(graph, reason, found.seconds);
+  if (by_compiler) note_compile(structure.outline, reason, found.seconds);
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
   if (tiered) made.tier = optimise_later(program, options, signature(graph, donated), donated);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  if (!afresh) remember(structure_key(graph), key, compiled);
+  if (!afresh) remember(structure, text, mode, compiled);
   return {std::move(compiled), by_compiler};
 }
 
 Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
-  auto known = compiling_afresh() ? nullptr : find_structure(structure_key(graph));
-  if (known) return {std::move(known)};
-  return compile(graph, device_index, reason);
+  const Mode mode = this_mode(device_index);
+  if (auto known = compiling_afresh() ? nullptr : find_structure(graph, mode)) return {std::move(known)};
+  return compile(graph, device_index, mode, reason);
 }
 
-std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index) {
+// What a program that runs may take of its inputs.
+enum class Taking { what_nobody_sees, nothing };
+
+std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index, Taking taking) {
   ready.count();
   const Compiled& compiled = ready.program->best();
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
@@ -93,21 +94,8 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
   for (const auto& pack : packs) arguments.push_back(&pack);
 
-  return execute(*compiled.program, arguments, still_seen(graph, compiled.donated));
-}
-
-// Where a program could not run: its roots say why, but for errors after which it can be tried again.
-void poison(const Graph& graph, const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const CompileForbidden&) {
-  } catch (const TPUMemoryLimitError&) {  // nothing was given away yet: it can be tried again with more room
-  } catch (
-      const XLACompilationTimeoutError&) {  // the compile goes on: whoever asks again may have the values
-  } catch (...) {
-    for (const auto& r : graph.roots)
-      if (r->is_pending()) r->poison(error);
-  }
+  const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
+  return execute(*compiled.program, arguments, keep);
 }
 
 }  // namespace
@@ -163,26 +151,12 @@ std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_inde
   return program_of(graph, device_index, reason).program;
 }
 
-void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
-  Lock lock(mutex());
-  std::vector<Value> roots = pending_values(device_index);
-  for (const auto& v : wanted)
-    if (v->is_pending()) roots.push_back(v);
-  if (!roots.empty()) compute(trace::collect(std::move(roots)), device_index, reason);
-}
-
-std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason,
-                                        bool poisons) {
-  Lock lock(mutex());
+std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, std::string_view reason) {
+  const Lock lock(mutex());
   count_materialisation(reason);
-  try {
-    const Ready ready = program_of(graph, device_index, reason);
-    resolve(graph, run(ready, graph, device_index));
-    return ready.program;
-  } catch (...) {
-    if (poisons) poison(graph, std::current_exception());
-    throw;
-  }
+  const Ready ready = program_of(graph, device_index, reason);
+  resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees));
+  return ready.program;
 }
 
 trace::Value compute_aside(const Value& value) {
@@ -191,7 +165,9 @@ trace::Value compute_aside(const Value& value) {
   const int device_index = value->device();
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
-  auto outputs = run(program_of(graph, device_index, "beside a recording"), graph, device_index);
+  // The trace goes on and will read the same inputs: it takes nothing.
+  auto outputs =
+      run(program_of(graph, device_index, "beside a recording"), graph, device_index, Taking::nothing);
   return leaf_of(std::move(outputs[0]), value.shape(), device_index);
 }
 

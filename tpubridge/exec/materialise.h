@@ -12,14 +12,18 @@ namespace tpubridge::exec {
 
 // Computes every live value of the device and the `wanted` ones (which may be computed already: then nothing
 // runs for them). Returns when the program is queued; what goes wrong later is thrown by whoever reads a
-// result. A program that cannot be compiled or started poisons its values and throws.
+// result.
+//
+// Where the program cannot be compiled or started (exec/failure.cc):
+// - Too little memory, a deadline, a forbidden compile: everything stays pending and can be tried again.
+// - Anything else: parts that have nothing to do with each other are computed each by itself. Those that fail
+//   keep their error for whoever reads them.
+// In both cases the `wanted` values are what counts: it throws their error, or returns where they are there.
 void materialise(int device, const std::vector<trace::Value>& wanted, std::string_view reason);
 
-// Computes the roots of this graph and gives the program that did it. Without `poisons` they stay pending
-// where it throws.
+// Computes the roots of this graph and gives the program that did it. All of them are wanted.
 struct Compiled;
-std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason,
-                                        bool poisons = true);
+std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason);
 
 // The same value, computed by a program of its own: the trace stays as it is.
 [[nodiscard]] trace::Value compute_aside(const trace::Value& value);

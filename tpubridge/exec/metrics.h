@@ -16,9 +16,10 @@ struct Metrics {
   int64_t executions = 0;
   int64_t compiles = 0;
   double compile_seconds = 0;
-  int64_t cache_hits = 0;     // programs that ran without compiling
-  int64_t cache_entries = 0;  // programs held at the moment
-  cache::DiskCounts disk;     // programs loaded from disk instead of compiled, and stored there
+  int64_t cache_hits = 0;       // programs that ran without compiling
+  int64_t cache_entries = 0;    // programs held at the moment
+  int64_t hash_collisions = 0;  // different programs of one hash that were looked up and told apart
+  cache::DiskCounts disk;       // programs loaded from disk instead of compiled, and stored there
   struct Fallen {
     int64_t calls = 0;
     double seconds = 0;  // with the copies there and back, and the wait for what was pending
@@ -45,6 +46,7 @@ void count_materialisation(std::string_view reason);
 void count_execution(bool compiled_for_it);
 void count_compile(double seconds);
 void count_cache_entries(int64_t entries);
+void count_collision();
 void count_fallback(const std::string& op, double seconds);
 void count_synchronising(const std::string& op);
 void count_to_device(int64_t bytes);

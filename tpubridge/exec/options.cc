@@ -1,8 +1,5 @@
 #include "tpubridge/exec/options.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <utility>
 
 #include "tpubridge/exec/runtime.h"
@@ -12,7 +9,7 @@ namespace {
 
 struct Added {
   pjrt::CompileOptions options;
-  uint64_t hash = 0;
+  std::string text;
 };
 Added& added() {
   static auto* a = new Added;
@@ -21,13 +18,12 @@ Added& added() {
 
 thread_local CompileScope* innermost = nullptr;
 
-uint64_t hash_of(const pjrt::CompileOptions& options) {
-  if (!options.optimization_level && options.overrides.empty()) return 0;
+std::string text_of_options(const pjrt::CompileOptions& options) {
+  if (!options.optimization_level && options.overrides.empty()) return {};
   pjrt::CompileOptions counted;
   counted.optimization_level = options.optimization_level;
   counted.overrides = options.overrides;
-  const std::string text = counted.serialize();  // throws where the level is none
-  return XXH3_64bits(text.data(), text.size()) | 1;
+  return counted.serialize();  // throws where the level is none
 }
 
 bool has_options(const CompileScope* scope) { return scope && scope->settings().options(); }
@@ -36,9 +32,9 @@ bool has_options(const CompileScope* scope) { return scope && scope->settings().
 
 pjrt::CompileOptions set_compile_options(pjrt::CompileOptions options) {
   const Lock lock(mutex());
-  const uint64_t hash = hash_of(options);
+  std::string text = text_of_options(options);
   Added& a = added();
-  a.hash = hash;
+  a.text = std::move(text);
   std::swap(a.options, options);
   return options;
 }
@@ -49,10 +45,12 @@ void add_user_options(pjrt::CompileOptions& to) {
   for (const auto& [name, value] : from.overrides) to.overrides[name] = value;
 }
 
-uint64_t user_options_hash() { return has_options(innermost) ? innermost->settings().hash() : added().hash; }
+const std::string& user_options_text() {
+  return has_options(innermost) ? innermost->settings().text() : added().text;
+}
 
 CompileSettings::CompileSettings(pjrt::CompileOptions options)
-    : options_(std::move(options)), hash_(hash_of(*options_)) {}
+    : options_(std::move(options)), text_(text_of_options(*options_)) {}
 
 CompileScope::CompileScope(const CompileSettings& settings)
     : settings_(settings), outer_(std::exchange(innermost, this)) {}

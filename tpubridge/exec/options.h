@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "tpubridge/capi/compile_options.h"
 
@@ -15,7 +16,7 @@ namespace tpubridge::exec {
 pjrt::CompileOptions set_compile_options(pjrt::CompileOptions added);
 
 void add_user_options(pjrt::CompileOptions& to);
-[[nodiscard]] uint64_t user_options_hash();  // 0 where nothing was added
+[[nodiscard]] const std::string& user_options_text();  // what it adds, whole; empty where nothing
 
 // How one caller wants its programs compiled, whatever is set for the process.
 class CompileSettings {
@@ -27,11 +28,11 @@ class CompileSettings {
   bool afresh = false;  // compiled whatever is known already, and not kept
 
   [[nodiscard]] const std::optional<pjrt::CompileOptions>& options() const { return options_; }
-  [[nodiscard]] uint64_t hash() const { return hash_; }  // of the options
+  [[nodiscard]] const std::string& text() const { return text_; }  // the options, to be compared
 
  private:
   std::optional<pjrt::CompileOptions> options_;
-  uint64_t hash_ = 0;
+  std::string text_;
 };
 
 // While it lives, this thread compiles so; of several scopes the innermost counts. It also adds up what the

@@ -34,10 +34,10 @@ class FrameGuard {
 Attrs attrs_of(const Builder& b, const Type* type, const std::string& mhlo_sharding,
                const std::optional<Sharding>& sharding, const std::string& memory_kind) {
   Attrs out;
-  if (!mhlo_sharding.empty()) out.emplace_back("mhlo.sharding", quoted(mhlo_sharding));
+  if (!mhlo_sharding.empty()) out.emplace_back("mhlo.sharding", hlo::quoted(mhlo_sharding));
   if (sharding)
     out.emplace_back("sdy.sharding", "#sdy.sharding" + sharding_text("func.func", b, *sharding, type));
-  if (!memory_kind.empty()) out.emplace_back("mhlo.memory_kind", quoted(memory_kind));
+  if (!memory_kind.empty()) out.emplace_back("mhlo.memory_kind", hlo::quoted(memory_kind));
   return out;
 }
 
@@ -60,9 +60,9 @@ void check_donation(const std::vector<std::pair<Value, ParameterAttrs>>& paramet
 }
 
 std::string location_text(const Location& l) {
-  if (l.file.empty()) return "loc(" + quoted(l.name) + ")";
-  const std::string place = fmt::format("{}:{}:{}", quoted(l.file), l.line, l.column);
-  return l.name.empty() ? "loc(" + place + ")" : fmt::format("loc({}({}))", quoted(l.name), place);
+  if (l.file.empty()) return "loc(" + hlo::quoted(l.name) + ")";
+  const std::string place = fmt::format("{}:{}:{}", hlo::quoted(l.file), l.line, l.column);
+  return l.name.empty() ? "loc(" + place + ")" : fmt::format("loc({}({}))", hlo::quoted(l.name), place);
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ std::string Builder::finish(List<Value> results, List<ResultAttrs> attrs) {
     if (a.alias_result) list.emplace_back("tf.aliasing_output", fmt::format("{} : i32", *a.alias_result));
     if (a.donate && !a.alias_result) list.emplace_back("jax.buffer_donor", "true");
     append_attrs(out, list);
-    if (!a.name.empty()) out.append(" loc(").append(quoted(a.name)) += ')';
+    if (!a.name.empty()) out.append(" loc(").append(hlo::quoted(a.name)) += ')';
   }
   out += ") -> (";
   for (size_t i = 0; i < results.size(); ++i) {
@@ -182,7 +182,7 @@ std::string Builder::finish(List<Value> results, List<ResultAttrs> attrs) {
     if (attrs.empty()) continue;
     Attrs list =
         attrs_of(*this, results[i].type(), attrs[i].mhlo_sharding, attrs[i].sharding, attrs[i].memory_kind);
-    if (!attrs[i].name.empty()) list.emplace_back("jax.result_info", quoted(attrs[i].name));
+    if (!attrs[i].name.empty()) list.emplace_back("jax.result_info", hlo::quoted(attrs[i].name));
     append_attrs(out, list);
   }
   out += ") {\n";

@@ -95,7 +95,7 @@ Values custom_call(Builder& b, List<Value> operands, List<Shape> results, const 
   if (layouts) writer.attr("operand_layouts", operand_layouts).attr("result_layouts", result_layouts);
   if (!o.aliases.empty()) writer.attr("output_operand_aliases", aliases);
   if (!o.called.empty()) writer.attr("called_computations", called);
-  if (!o.mhlo_sharding.empty()) writer.extra("mhlo.sharding", quoted(o.mhlo_sharding));
+  if (!o.mhlo_sharding.empty()) writer.extra("mhlo.sharding", hlo::quoted(o.mhlo_sharding));
   if (!o.frontend_attributes.empty())
     writer.extra("mhlo.frontend_attributes", attributes_text(o.frontend_attributes));
   return writer.results(types);

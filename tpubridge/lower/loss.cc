@@ -1,13 +1,13 @@
 // Loss functions that arrive as ops of their own.
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/loss_reduction.h"
 #include "tpubridge/lower/one_hot.h"
 
 namespace tpubridge::lower {
 namespace {
 
 using hlo::Direction;
-enum Reduction { none = 0, mean = 1, sum_ = 2 };
 
 // One-hot of the targets along the class axis, as a mask: [n, classes] or [n, classes, d1, d2].
 struct Nll {

@@ -1,11 +1,11 @@
 // Losses of margins between classes.
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/loss_reduction.h"
 
 namespace tpubridge::lower {
 namespace {
 
 using hlo::Direction;
-enum Reduction { none = 0, mean = 1 };
 
 // Inputs of [classes] are a batch of one.
 Value batched(Value x) { return x.rank() < 2 ? reshaped(x, {1, x.elements()}) : x; }

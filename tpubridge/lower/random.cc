@@ -1,6 +1,10 @@
 // Random numbers: bits from a counter-based generator of (seed, offset), shaped into distributions.
 #include "tpubridge/hlo/random.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "tpubridge/hlo/chlo.h"
 #include "tpubridge/lower/random_bits.h"
 
@@ -12,12 +16,50 @@ Value random_bits(Value seed, Value offset, DType type, const Dims& dims) {
   return hlo::rng_bit_generator(state, Shape{type, dims}, hlo::RngAlgorithm::three_fry).second;
 }
 
-// As many random bits as the mantissa has.
-Value random_unit(Value seed, Value offset, DType type, const Dims& dims) {
-  const bool wide = type == DType::f64;
+namespace {
+
+// The numbers of a float type: bits of precision, the exponent of its smallest step, and the largest.
+struct FloatType {
+  int digits, least;
+  double largest;
+};
+FloatType float_type(DType t) {
+  switch (t) {
+    case DType::f64:
+      return {53, -1074, std::numeric_limits<double>::max()};
+    case DType::bf16:
+      return {8, -133, 0x1.fep127};
+    case DType::f16:
+      return {11, -24, 65504};
+    default:
+      return {24, -149, std::numeric_limits<float>::max()};
+  }
+}
+// The largest number of the type that is not above x; below it; the smallest that is not below x.
+double floor_in(DType t, double x) {
+  if (x == 0) return x;
+  const FloatType f = float_type(t);
+  const double step = std::ldexp(1, std::max(std::ilogb(x) - f.digits + 1, f.least));
+  return std::floor(x / step) * step;
+}
+double below_in(DType t, double x) {
+  return floor_in(t, std::nextafter(x, -std::numeric_limits<double>::infinity()));
+}
+double ceil_in(DType t, double x) { return -floor_in(t, -x); }
+
+Value high_bits(Value seed, Value offset, bool wide, int count, const Dims& dims) {
   const Value b = random_bits(seed, offset, wide ? DType::u64 : DType::u32, dims);
-  const Value u = hlo::convert(hlo::shift_right_logical(b, like(b, wide ? 11 : 8)), wide ? type : DType::f32);
-  return hlo::multiply(u, like(u, wide ? 0x1p-53 : 0x1p-24));
+  return hlo::convert(hlo::shift_right_logical(b, like(b, (wide ? 64 : 32) - count)),
+                      wide ? DType::f64 : DType::f32);
+}
+
+}  // namespace
+
+// With more bits than the type has, rounding would give 1.
+Value random_unit(Value seed, Value offset, DType type, const Dims& dims) {
+  const int digits = float_type(type).digits;
+  const Value u = high_bits(seed, offset, type == DType::f64, digits, dims);
+  return hlo::multiply(u, like(u, std::ldexp(1, -digits)));
 }
 
 namespace {
@@ -32,19 +74,29 @@ Value unit(Context& c, DType type, const Dims& dims) {
   return random_unit(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), type, dims);
 }
 
-// self, from, to
-void uniform(Context& c) {
-  const Value u = unit(c, c.out().dtype, c.out().dims);
-  const double from = c.number(1), to_ = c.number(2);
-  c.result(hlo::add(hlo::multiply(u, like(u, to_ - from)), like(u, from)));
+// Numbers of [from, to): the sum rounds, and may reach the end.
+Value kept_in(Value v, DType t, double from, double to_) {
+  const double least = ceil_in(t, from), most = std::max(below_in(t, to_), least);
+  return hlo::minimum(hlo::maximum(v, like(v, least)), like(v, most));
 }
 
-// self, mean, std: by the inverse of the distribution function.
+// self, from, to
+void uniform(Context& c) {
+  const DType t = c.out().dtype;
+  const Value u = unit(c, t, c.out().dims);
+  const double from = c.number(1), to_ = c.number(2);
+  c.result(kept_in(hlo::add(hlo::multiply(u, like(u, to_ - from)), like(u, from)), t, from, to_));
+}
+
+// self, mean, std: by the inverse of the distribution function, at the middles of equal parts of (-1, 1).
+// With one bit less than the type has they are exact, so none is an end, where the inverse is infinite.
 void normal(Context& c) {
-  const Value u = unit(c, c.out().dtype, c.out().dims);
-  const double half_step = u.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25;
-  const Value centred = hlo::subtract(hlo::multiply(hlo::add(u, like(u, half_step)), like(u, 2)), like(u, 1));
-  const Value z = hlo::multiply(hlo::erf_inv(centred), like(u, 1.4142135623730951));
+  const bool wide = c.out().dtype == DType::f64;
+  const int count = wide ? 52 : 23;
+  const Value k = high_bits(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), wide, count, c.out().dims);
+  const Value odd = hlo::add(hlo::multiply(k, like(k, 2)), like(k, 1 - std::ldexp(1, count)));
+  const Value z = hlo::multiply(hlo::erf_inv(hlo::multiply(odd, like(k, std::ldexp(1, -count)))),
+                                like(k, 1.4142135623730951));
   c.result(hlo::add(hlo::multiply(z, like(z, c.number(2))), like(z, c.number(1))));
 }
 
@@ -53,21 +105,42 @@ void bernoulli(Context& c, Value p) {
   c.result(hlo::compare(u, expand(to(p, DType::f32), c.out().dims), Direction::lt));
 }
 
-// Whole numbers of [from, to).
+// `range` whole numbers from `from` on; 0: all that 64 bits have.
 void integers(Context& c, int64_t from, uint64_t range) {
+  const DType t = c.out().dtype;
   const Value b = bits_of(c, DType::u64, c.out().dims);
   const Value r = range == 0 ? b : hlo::remainder(b, like(b, range));
-  c.result(hlo::add(hlo::bitcast_convert(r, DType::s64), fill(c.b, DType::s64, c.out().dims, from)));
+  const Value whole =
+      hlo::add(hlo::bitcast_convert(r, DType::s64), fill(c.b, DType::s64, c.out().dims, from));
+  if (!is_float(t)) return c.result(whole);
+  const Value v = to(whole, opmath_of(t));
+  c.result(kept_in(v, t, static_cast<double>(from), static_cast<double>(from) + static_cast<double>(range)));
 }
 
-int64_t default_range(DType t) {
-  if (t == DType::f32) return int64_t{1} << 24;
-  if (t == DType::f64) return int64_t{1} << 53;
-  if (t == DType::bf16) return 1 << 8;
-  if (t == DType::f16) return 1 << 11;
-  if (t == DType::pred) return 2;
-  return bits(t) == 64 ? 0 : int64_t{1} << (is_signed_int(t) ? bits(t) - 1 : bits(t));
+// The last whole number that random_ gives where nobody says: of floats the last that all before it are, too.
+int64_t last_whole(DType t) {
+  if (is_float(t)) return int64_t{1} << float_type(t).digits;
+  if (t == DType::pred) return 1;
+  const int used = is_signed_int(t) ? bits(t) - 1 : bits(t);
+  return used >= 63 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << used) - 1;
 }
+uint64_t range_from(DType t, int64_t from) {
+  return static_cast<uint64_t>(last_whole(t)) - static_cast<uint64_t>(from) + 1;
+}
+
+// Calls that are wrong are left to the CPU, which has the words for it.
+std::vector<Shape> if_right(bool right, const Call& c) {
+  return right ? like_first(c) : std::vector<Shape>();
+}
+bool holds(DType t, double x) { return !is_float(t) || std::abs(x) <= float_type(t).largest; }
+std::vector<Shape> for_integers(const Call& c, int64_t from, int64_t last) {
+  const DType t = c.shape(0).dtype;
+  const bool fits =
+      is_float(t) ? holds(t, static_cast<double>(from)) && holds(t, static_cast<double>(last))
+                  : last <= last_whole(t) && (is_signed_int(t) ? from >= -last_whole(t) - 1 : from >= 0);
+  return if_right(from <= last && fits, c);
+}
+bool is_probability(double p) { return p >= 0 && p <= 1; }
 
 // input, p, train? → output, mask
 void dropout(Context& c) {
@@ -95,29 +168,40 @@ void dropout_backward(Context& c) {
 
 std::span<const Row> random_rows() {
   static const Row rows[] = {
-      {{"uniform"}, uniform, random, like_first},
-      {{"normal_"}, normal, random, like_first},
+      {{"uniform"},
+       uniform,
+       random,
+       [](const Call& c) {
+         const double from = c.number(1), to_ = c.number(2), largest = float_type(c.shape(0).dtype).largest;
+         return if_right(
+             from <= to_ && to_ - from <= largest && std::abs(from) <= largest && std::abs(to_) <= largest,
+             c);
+       }},
+      {{"normal_"}, normal, random, [](const Call& c) { return if_right(c.number(2) >= 0, c); }},
       {{"bernoulli"}, [](Context& c) { bernoulli(c, c.in(0)); }, random, like_first},
       {{"bernoulli_.float"},
        [](Context& c) { bernoulli(c, hlo::constant(c.b, DType::f32, c.number(1))); },
        random,
-       like_first},
+       [](const Call& c) { return if_right(is_probability(c.number(1)), c); }},
       {{"bernoulli_.Tensor"}, [](Context& c) { bernoulli(c, c.in(1)); }, random, like_first},
-      {{"random_"},
-       [](Context& c) { integers(c, 0, static_cast<uint64_t>(default_range(c.out().dtype))); },
-       random,
-       like_first},
+      {{"random_"}, [](Context& c) { integers(c, 0, range_from(c.out().dtype, 0)); }, random, like_first},
       {{"random_.to"},
        [](Context& c) { integers(c, 0, static_cast<uint64_t>(c.integer(1))); },
        random,
-       like_first},
+       [](const Call& c) { return for_integers(c, 0, c.integer(1) - 1); }},
       {{"random_.from"},
        [](Context& c) {
          const int64_t from = c.integer(1);
-         integers(c, from, c.has(2) ? static_cast<uint64_t>(c.integer(2)) - static_cast<uint64_t>(from) : 0);
+         integers(c, from,
+                  c.has(2) ? static_cast<uint64_t>(c.integer(2)) - static_cast<uint64_t>(from)
+                           : range_from(c.out().dtype, from));
        },
        random,
-       like_first},
+       [](const Call& c) {
+         const bool ends = c.has(2);
+         if (ends && c.integer(2) == std::numeric_limits<int64_t>::min()) return if_right(false, c);
+         return for_integers(c, c.integer(1), ends ? c.integer(2) - 1 : last_whole(c.shape(0).dtype));
+       }},
       {{"native_dropout"},
        dropout,
        random,

@@ -8,7 +8,7 @@ namespace tpubridge::lower {
 
 // Seed and offset are s64 scalars.
 [[nodiscard]] Value random_bits(Value seed, Value offset, DType type, const Dims& dims);
-// Of [0, 1), in f32 (24 bits) or f64 (53 bits).
+// Of [0, 1), with as many bits as the type has; as f64 for that, as f32 for the others.
 [[nodiscard]] Value random_unit(Value seed, Value offset, DType type, const Dims& dims);
 
 }  // namespace tpubridge::lower

@@ -59,7 +59,7 @@ std::vector<at::Tensor> run(const char* operation, const std::vector<at::Tensor>
   hlo::Builder b({.replicas = options.num_replicas});
   const Value result = body(b.parameter(values[0].shape()));
   const Shape& shape = result.shape();
-  const exec::Ready ready = exec::program_over(b.finish({result}), options);
+  const exec::Ready ready = exec::program_over(b.finish({result}), options, exec::this_mode(options));
   std::vector<std::vector<const pjrt::Buffer*>> arguments;
   for (const auto& v : values) arguments.push_back({&exec::buffer_of(*v.node(), v.index())});
   ready.count();

@@ -22,14 +22,13 @@ std::optional<int64_t> batch_of(const std::vector<at::Tensor>& arguments) {
 
 exec::BufferData& data_of(const Value& v) { return static_cast<exec::BufferData&>(*v->data(v.index())); }
 
-// The structure of the graph with what is split how over how many devices.
-exec::Key key_of(const Graph& graph, const lower::Partitions& p) {
-  exec::Key key = graph.hash;
-  uint64_t word = 0x51ed270b0badf00dull + static_cast<uint64_t>(p.devices);
-  for (const bool s : p.split) word = (word ^ (s ? 2 : 1)) * 0x9e3779b97f4a7c15ull;
-  key[0] ^= word;
-  key[1] ^= word * 0xbf58476d1ce4e5b9ull;
-  return exec::in_this_mode(key);
+// With what is split over the devices.
+exec::Mode mode_of(const pjrt::CompileOptions& options, const lower::Partitions& p) {
+  exec::Mode mode = exec::this_mode(options);
+  std::string split;
+  for (const bool s : p.split) split += s ? '1' : '0';
+  mode.add("split", split);
+  return mode;
 }
 
 }  // namespace
@@ -85,17 +84,18 @@ exec::Ready Partitioner::program(const Graph& graph, const std::vector<bool>& sp
                               "a partitioned call computes on device " + std::to_string(r->device()),
                               "Everything it uses must be on the first device.");
   const lower::Partitions p{.devices = devices_, .split = split};
-  const exec::Key key = key_of(graph, p);
-  if (auto known = exec::compiling_afresh() ? nullptr : exec::find_structure(key)) return {std::move(known)};
-  std::vector<int64_t> donated = trace::private_leaves(graph);
-  std::erase_if(donated, [&](int64_t i) { return split[static_cast<size_t>(i)]; });
   pjrt::CompileOptions options;
   options.num_partitions = devices_;
   options.use_spmd_partitioning = options.use_shardy = true;
   for (int i = 0; i < devices_; ++i) options.devices.push_back(exec::device(i).id());
+  const exec::Mode mode = mode_of(options, p);
+  if (auto known = exec::compiling_afresh() ? nullptr : exec::find_structure(graph, mode))
+    return {std::move(known)};
+  std::vector<int64_t> donated = trace::private_leaves(graph);
+  std::erase_if(donated, [&](int64_t i) { return split[static_cast<size_t>(i)]; });
   const auto platform = lower::platform_named(exec::client().platform_name());
   const std::string text = lower::program(graph, exec::donations(graph, donated, 0), platform, p);
-  return exec::program_over(text, options, key, std::move(donated));
+  return exec::program_over(text, options, mode, exec::structure_of(graph), std::move(donated));
 }
 
 const Partitioner::Copies& Partitioner::copies_of(const std::shared_ptr<trace::DeviceData>& first) {

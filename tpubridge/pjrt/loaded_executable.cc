@@ -90,7 +90,16 @@ void LoadedExecutable::run(std::span<const std::span<const Buffer* const>> lists
   args.execute_device = options.device ? options.device->raw() : nullptr;
   if (PJRT_Error* error = try_call(core_->api, &PJRT_Api::PJRT_LoadedExecutable_Execute, args)) [[unlikely]] {
     const auto exception = to_exception(core_->api, error, "PJRT_LoadedExecutable_Execute");
-    refuse_deleted(lists);  // the plugin's own words for it do not name the argument
+    try {
+      refuse_deleted(lists);  // the plugin's own words for it do not name the argument
+    } catch (Error& refused) {
+      try {
+        std::rethrow_exception(exception);
+      } catch (const Error& e) {
+        refused.add({{"plugin", e.message()}});
+      }
+      throw;
+    }
     std::rethrow_exception(exception);
   }
   for (size_t d = 0; d < devices; ++d)

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/custom_class.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "tpubridge/base/errors.h"
@@ -70,8 +71,8 @@ struct Recompute final : torch::CustomClassHolder {
   Autocast autocast;
   std::vector<size_t> places;  // of the defined ones among the inputs
   size_t input_count = 0;
-  Tensors results;  // the defined ones of the first run, until forward takes them
-  std::unordered_set<const void*> differentiable;
+  std::vector<size_t> taken;  // results of the function that autograd has from here
+  Tensors results;            // these, of the first run, until forward takes them
 
   [[nodiscard]] Tensors run(const Tensors& defined) const {
     Tensors inputs(input_count);
@@ -96,10 +97,6 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     ctx->save_for_backward(vars.vec());
     ctx->saved_data["recompute"] = c10::IValue::make_capsule(r);
     ctx->set_materialize_grads(false);
-    Tensors fixed;
-    for (const auto& t : r->results)
-      if (!r->differentiable.count(t.unsafeGetTensorImpl())) fixed.push_back(t);
-    ctx->mark_non_differentiable(fixed);
     return std::move(r->results);
   }
 
@@ -123,12 +120,12 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
     Tensors results;
     {
       const device::RepeatDraws same_numbers(r->draws);
-      for (auto& t : r->run(inputs))
-        if (t.defined()) results.push_back(std::move(t));
+      const Tensors all = r->run(inputs);
+      for (const size_t i : r->taken) results.push_back(all.at(i));
     }
     Tensors ends, weights, wanted;
     for (size_t i = 0; i < results.size(); ++i)
-      if (grads[i].defined() && results[i].requires_grad()) {
+      if (grads[i].defined() && results[i].defined() && results[i].requires_grad()) {
         ends.push_back(results[i]);
         weights.push_back(grads[i]);
       }
@@ -157,8 +154,10 @@ Tensors parameters_behind(const Tensors& results, const Tensors& inputs, uint64_
   auto visit = [&](torch::autograd::Node* n) {
     if (n && seen.insert(n).second) stack.push_back(n);
   };
+  std::vector<torch::autograd::Edge> ends;  // nobody else holds that of a leaf
   for (const auto& t : results)
-    if (t.defined() && t.requires_grad()) visit(torch::autograd::impl::gradient_edge(t).function.get());
+    if (t.defined() && t.requires_grad()) ends.push_back(torch::autograd::impl::gradient_edge(t));
+  for (const auto& e : ends) visit(e.function.get());
   while (!stack.empty()) {
     auto* n = stack.back();
     stack.pop_back();
@@ -172,6 +171,20 @@ Tensors parameters_behind(const Tensors& results, const Tensors& inputs, uint64_
     for (const auto& e : n->next_edges()) visit(e.function.get());
   }
   return out;
+}
+
+// What the caller gets of a result that the function did not compute, and what needs no gradient: the input
+// itself, the same part of it, a parameter. Undefined for the others.
+Tensor handed_through(const Tensor& t, const Tensors& leaves, const Tensors& given) {
+  if (!t.defined()) return t;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (t.is_same(leaves[i])) return given[i];
+    if (t.is_view() && t._base().is_same(leaves[i]) && t.dtype() == given[i].dtype() &&
+        t.is_conj() == given[i].is_conj() && t.is_neg() == given[i].is_neg())
+      return given[i].as_strided(t.sizes(), t.strides(), t.storage_offset());
+  }
+  if (!t.requires_grad()) return t;
+  return t.is_leaf() ? t : Tensor();
 }
 
 }  // namespace
@@ -192,20 +205,33 @@ std::vector<at::Tensor> checkpointed(OnTensors fn, const std::vector<at::Tensor>
     }
   const uint64_t begin = at::sequence_number::peek();
   const Tensors leaves = fresh_leaves(given, given);
-  Tensors results = r->run(leaves);
-  const Tensors parameters = parameters_behind(results, leaves, begin);
-  for (auto& t : results) {
-    if (!t.defined()) continue;
-    const bool differentiable = t.requires_grad();
-    r->results.push_back(t.detach());
-    if (differentiable) r->differentiable.insert(r->results.back().unsafeGetTensorImpl());
+  Tensors results, parameters;
+  try {
+    results = r->run(leaves);
+    parameters = parameters_behind(results, leaves, begin);
+  } catch (...) {
+    r->draws.put_back();
+    throw;
   }
+  Tensors out;
+  std::vector<size_t> place(results.size());  // of each result among those that autograd has from here
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    out.push_back(handed_through(t, leaves, given));
+    if (!t.defined() || out[i].defined()) continue;
+    const auto same =
+        std::find_if(r->taken.begin(), r->taken.end(), [&](size_t k) { return results[k].is_same(t); });
+    place[i] = static_cast<size_t>(same - r->taken.begin());
+    if (same != r->taken.end()) continue;
+    r->taken.push_back(i);
+    r->results.push_back(t.detach());
+  }
+  if (r->taken.empty()) return out;
   given.insert(given.end(), parameters.begin(), parameters.end());
-  const Tensors given_out = Checkpoint::apply(r, at::TensorList(given));
-  size_t next = 0;
-  for (auto& t : results)
-    if (t.defined()) t = given_out[next++];
-  return results;
+  const Tensors from_autograd = Checkpoint::apply(r, at::TensorList(given));
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].defined() && !out[i].defined()) out[i] = from_autograd[place[i]];
+  return out;
 }
 
 }  // namespace tpubridge::step

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -91,70 +92,113 @@ uint64_t bytes_that_differ(uint64_t a, uint64_t b) {
   return out;
 }
 
+// So many calls may be traced because of memory that turns out not to matter.
+constexpr int kPatience = 4;
+
 }  // namespace
 
-std::vector<Cell> Closure::cells(const Wanted& wanted) const {
-  std::vector<Cell> out;
+void Window::trim() {
+  while (!masks.empty() && masks.back() == 0) {
+    masks.pop_back();
+    values.pop_back();
+    known.pop_back();
+  }
+  size_t first = 0;
+  while (first < masks.size() && masks[first] == 0) ++first;
+  masks.erase(masks.begin(), masks.begin() + static_cast<int64_t>(first));
+  values.erase(values.begin(), values.begin() + static_cast<int64_t>(first));
+  known.erase(known.begin(), known.begin() + static_cast<int64_t>(first));
+  begin += static_cast<uint32_t>(first * kWord);
+}
+
+std::vector<Window> Closure::windows(const Wanted& wanted) const {
+  std::vector<Window> out;
   if (!object_) return out;
   auto is_tensor = [&](uint64_t word) {
     return wanted.tensors.count(reinterpret_cast<const void*>(word)) != 0;  // NOLINT(performance-no-int-to-ptr)
   };
+  // `raw`: words that are nothing known count too.
+  auto window = [&](Window w, const std::vector<uint64_t>& words, bool raw) {
+    w.values = words;
+    for (const uint64_t word : words) {
+      const uint64_t number = raw ? number_in(word, wanted.numbers) : 0;
+      const bool tensor = is_tensor(word);
+      w.known.push_back(tensor || number != 0);
+      w.masks.push_back(raw || tensor ? ~uint64_t{0} : 0);
+    }
+    w.trim();
+    if (!w.masks.empty()) out.push_back(std::move(w));
+  };
   const auto object = words_at(reinterpret_cast<uintptr_t>(object_), std::min(kWords, bytes_ / kWord));
+  window({}, object, true);
   for (uint32_t w = 0; w < object.size(); ++w) {
-    out.push_back({w, 0, {0, 0}, object[w]});
     if (!is_address(object[w]) || is_tensor(object[w])) continue;
     const auto near = words_at(object[w], kNear);
-    for (uint32_t i = 0; i < near.size(); ++i) {
-      const auto offset = static_cast<uint32_t>(i * kWord);
-      if (i == 0 || is_tensor(near[i])) {
-        out.push_back({w, 1, {offset, 0}, near[i]});
-      } else if (const uint64_t mask = number_in(near[i], wanted.numbers)) {
-        out.push_back({w, 1, {offset, 0}, near[i], mask});
-      }
-      if (!is_address(near[i]) || near[i] % kWord != 0 || is_tensor(near[i])) continue;
-      const auto far = words_at(near[i], kFar);
-      for (uint32_t k = 0; k < far.size(); ++k)
-        if (is_tensor(far[k])) out.push_back({w, 2, {offset, static_cast<uint32_t>(k * kWord)}, far[k]});
-    }
+    window({.hops = 1, .word = w}, near, true);
+    for (uint32_t i = 0; i < near.size(); ++i)
+      if (is_address(near[i]) && near[i] % kWord == 0 && !is_tensor(near[i]))
+        window({.hops = 2, .word = w, .offset = static_cast<uint32_t>(i * kWord)}, words_at(near[i], kFar),
+               false);
   }
   return out;
 }
 
-bool Closure::find(const Cell& cell, uint64_t& value) const {
-  if (!object_ || (cell.word + 1) * kWord > bytes_) return false;
-  std::memcpy(&value, static_cast<const char*>(object_) + cell.word * kWord, kWord);
-  for (uint8_t h = 0; h < cell.hops; ++h)
-    if (read_memory(value + cell.offsets[h], &value, kWord) != kWord) return false;
+bool Closure::holds(const Window& w) const {
+  std::array<uint64_t, kWords> now;
+  const size_t bytes = w.values.size() * kWord;
+  auto at = reinterpret_cast<uintptr_t>(object_);
+  if (w.hops == 0) {
+    if (w.begin + bytes > bytes_) return false;
+    std::memcpy(now.data(), reinterpret_cast<const char*>(at) + w.begin, bytes);
+  } else {
+    if ((w.word + 1) * kWord > bytes_) return false;
+    std::memcpy(&at, static_cast<const char*>(object_) + w.word * kWord, kWord);
+    if (w.hops == 2 && read_memory(at + w.offset, &at, kWord) != kWord) return false;
+    if (read_memory(at + w.begin, now.data(), bytes) != bytes) return false;
+  }
+  for (size_t i = 0; i < w.values.size(); ++i)
+    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0) return false;
   return true;
 }
 
-bool Closure::hold(const std::vector<Cell>& cells) const {
-  for (const Cell& c : cells) {
-    uint64_t now = 0;
-    if (!find(c, now) || ((now ^ c.value) & c.mask) != 0) return false;
-  }
-  return true;
+bool Closure::hold(const std::vector<Window>& windows) const {
+  if (!object_) return windows.empty();
+  return std::all_of(windows.begin(), windows.end(), [&](const Window& w) { return holds(w); });
 }
 
 Closure Closure::current() { return current_closure; }
 
-std::string merge_cells(const std::vector<Cell>& before, std::vector<Cell>& now) {
-  std::vector<Cell> kept;
-  for (Cell c : now) {
-    const auto old = std::find_if(before.begin(), before.end(), [&](const Cell& o) { return o.same_way(c); });
-    if (old == before.end()) continue;
-    c.mask &= old->mask;
-    const uint64_t differ = bytes_that_differ(c.value, old->value) & c.mask;
-    // A variable has one byte at least: the first. Of the object itself, all but pointers.
-    const bool surely = (c.hops == 1 && c.offsets[0] == 0 && (differ & 0xFF)) ||
-                        (c.hops == 0 && differ && !(is_address(c.value) && is_address(old->value)));
-    if (surely)
-      return "a variable that it captures changes from call to call (pass it as an argument, or make it in the "
-             "step)";
-    c.mask &= ~differ;
-    if (c.mask != 0) kept.push_back(c);
+std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now, int& wasted) {
+  bool for_nothing = false;
+  for (Window& w : now) {
+    const auto old = std::find_if(before.begin(), before.end(), [&](const Window& o) { return o.same_way(w); });
+    for (size_t i = 0; i < w.masks.size(); ++i) {
+      const int64_t k = old == before.end() ? -1 : static_cast<int64_t>(i) +
+                        (static_cast<int64_t>(w.begin) - static_cast<int64_t>(old->begin)) / static_cast<int64_t>(kWord);
+      if (k < 0 || k >= static_cast<int64_t>(old->masks.size())) {
+        w.masks[i] = 0;
+        continue;
+      }
+      const uint64_t was = old->values[static_cast<size_t>(k)];
+      w.masks[i] &= old->masks[static_cast<size_t>(k)];
+      const uint64_t differ = bytes_that_differ(w.values[i], was) & w.masks[i];
+      if (differ == 0) continue;
+      for_nothing = true;
+      // A variable has one byte at least: the first. Of the object itself, all but pointers.
+      if ((w.hops == 1 && w.begin + i == 0 && (differ & 0xFF)) ||
+          (w.hops == 0 && !(is_address(w.values[i]) && is_address(was))))
+        return "a variable that it captures changes from call to call (pass it as an argument, or make it in "
+               "the step)";
+      w.masks[i] &= ~differ;
+    }
   }
-  now = std::move(kept);
+  wasted += for_nothing ? 1 : 0;
+  for (Window& w : now) {
+    for (size_t i = 0; i < w.masks.size() && wasted > kPatience; ++i)
+      if (!w.known[i] && !(w.hops == 0 || w.begin + i == 0)) w.masks[i] = 0;
+    w.trim();
+  }
+  std::erase_if(now, [](const Window& w) { return w.masks.empty(); });
   return {};
 }
 

@@ -3,8 +3,8 @@
 // so a variable that names another tensor, or holds another number, than when a call was recorded is noticed
 // there, though no op tells of it.
 //
-// It is a second net, not the first: only memory that the recorded calls could be seen to hang on is looked
-// at, two pointers deep.
+// It is a second net, not the first: types are not known there, so it looks at what lies near, and learns
+// what does not matter.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,19 @@
 
 namespace tpubridge::step {
 
-// The way to eight bytes: a word of the function object, and up to two pointers from there.
-struct Cell {
-  uint32_t word = 0;
+// Words of memory, and the way to them: the function object itself, what one of its words points to, or what
+// a pointer there points to. Of each word the bytes in its mask count.
+struct Window {
   uint8_t hops = 0;
-  uint32_t offsets[2] = {0, 0};
-  uint64_t value = 0;
-  uint64_t mask = ~uint64_t{0};  // the bytes that count
-  bool operator==(const Cell&) const = default;
-  [[nodiscard]] bool same_way(const Cell& o) const {
-    return word == o.word && hops == o.hops && offsets[0] == o.offsets[0] && offsets[1] == o.offsets[1];
+  uint32_t word = 0, offset = 0;  // where the pointers stand: in the object, and behind the first
+  uint32_t begin = 0;             // of the words, in bytes, behind the last pointer
+  std::vector<uint64_t> values = {}, masks = {};
+  std::vector<bool> known = {};  // a tensor or a number of the trace: else it may be anything
+
+  [[nodiscard]] bool same_way(const Window& o) const {
+    return hops == o.hops && word == o.word && offset == o.offset;
   }
+  void trim();  // to the words that count
 };
 
 // What is looked for behind the pointers.
@@ -42,21 +44,23 @@ class Closure {
   Closure() = default;
   Closure(const void* object, size_t bytes) : object_(object), bytes_(bytes) {}
 
-  [[nodiscard]] std::vector<Cell> cells(const Wanted& wanted) const;
-  [[nodiscard]] bool hold(const std::vector<Cell>& cells) const;
+  [[nodiscard]] std::vector<Window> windows(const Wanted& wanted) const;
+  [[nodiscard]] bool hold(const std::vector<Window>& windows) const;
 
   // The one that this thread calls an engine with.
   [[nodiscard]] static Closure current();
 
  private:
-  [[nodiscard]] bool find(const Cell& cell, uint64_t& value) const;
+  [[nodiscard]] bool holds(const Window& window) const;
   const void* object_ = nullptr;
   size_t bytes_ = 0;
 };
 
-// Of two recorded calls that were alike, what the later one leaves to be looked at: what changed between them
-// does not count, unless it is surely a variable of the function; then it says so.
-[[nodiscard]] std::string merge_cells(const std::vector<Cell>& before, std::vector<Cell>& now);
+// Of two recorded calls that were alike, what the later one leaves to be looked at. What changed between them
+// does not count any more, unless it is surely a variable of the function: then it says so. `wasted` counts
+// the calls that were traced for nothing; after some, only what is known counts.
+[[nodiscard]] std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now,
+                                        int& wasted);
 
 class ClosureScope {
  public:

@@ -337,7 +337,7 @@ struct Engine::Impl {
         if (o.has_numbers()) followed.push_back(o.followed());
       Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
       ended.recorded.polluted &= !t.lr_was_set;
-      ended.recorded.cells = Closure::current().cells(wanted(ended.recorded));
+      ended.recorded.windows = Closure::current().windows(wanted(ended.recorded));
       if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});
       return ended;
     } catch (...) {

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "tpubridge/device/dtype.h"
+#include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -548,7 +549,7 @@ void compute(Recording& r, Ended& ended, Ending ending) {
     else if (ending.only_compile)
       out.compiled = exec::compile_only(ended.graph, out.device, "ahead of time");
     else
-      out.compiled = exec::compute(ended.graph, out.device, "compiled step", /*poisons=*/false);
+      out.compiled = exec::run_whole(ended.graph, out.device, "compiled step");
   } catch (...) {
     released.put_back();
     throw;
@@ -595,7 +596,8 @@ std::string difference(const Recorded& before, Recorded& now) {
              shown(b.value) +
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of its)";
   }
-  if (std::string why = merge_cells(before.cells, now.cells); !why.empty()) return why;
+  now.wasted = before.wasted;
+  if (std::string why = merge_windows(before.windows, now.windows, now.wasted); !why.empty()) return why;
   for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
     now.argument_varies[i] =
         before.argument_varies[i] || before.argument_storages[i] != now.argument_storages[i];

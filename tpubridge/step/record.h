@@ -137,7 +137,8 @@ struct Recorded {
   // recorded one: else the call may have reached it by another way too, which would not change with it.
   std::vector<WeakStorage> argument_storages;
   std::vector<bool> argument_varies, slot_varies;
-  std::vector<Cell> cells;  // of the function's captures
+  std::vector<Window> windows;  // of what the function captures
+  int wasted = 0;               // calls that were traced because of them, for nothing
   std::string trouble;   // not empty: it cannot be replayed, and why
   bool polluted = false;  // numbers that the step itself made of perturbed options: it must run again
 };

@@ -223,7 +223,7 @@ bool Replay::check(size_t i) {
 }
 
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
-  if (!Closure::current().hold(r_.cells)) return false;
+  if (!Closure::current().hold(r_.windows)) return false;
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return false;
   for (size_t i = 0; i < arguments.size(); ++i) {

@@ -13,7 +13,7 @@ namespace tpubridge::trace {
 }
 
 [[nodiscard]] inline uint64_t hash_shape(uint64_t seed, const Shape& shape) {
-  seed = mix(seed, (static_cast<uint64_t>(shape.dtype) << 8) | shape.dims.size());
+  seed = mix(mix(seed, static_cast<uint64_t>(shape.dtype)), shape.dims.size());
   for (int64_t d : shape.dims) seed = mix(seed, static_cast<uint64_t>(d));
   return seed;
 }

@@ -43,7 +43,7 @@ int64_t pending_nodes(int device) { return pending_of(device).load(std::memory_o
 
 Spec::Spec(const Op* o, std::vector<Arg> a, std::vector<Shape> s, DType c)
     : op(o), args(std::move(a)), shapes(std::move(s)), common(c) {
-  hash = mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common));
+  hash = mix(mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common)), args.size());
   for (const auto& arg : args) hash = hash_arg(hash, arg);
   for (const auto& shape : shapes) hash = hash_shape(hash, shape);
 }

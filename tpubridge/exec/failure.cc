@@ -1,0 +1,203 @@
+// What becomes of the values of a program that cannot run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <span>
+
+#include "tpubridge/base/errors.h"
+#include "tpubridge/base/log.h"
+#include "tpubridge/exec/compiler.h"
+#include "tpubridge/exec/live.h"
+#include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/runtime.h"
+
+namespace tpubridge::exec {
+namespace {
+
+using trace::Graph;
+using trace::Value;
+using Part = std::vector<Value>;
+
+enum class Failure {
+  for_now,     // the same may work later
+  too_slow,    // also that, but trying took long
+  of_program,  // it will fail again
+  of_device,   // whatever is tried on this device will fail
+};
+
+Failure kind_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const XLACompilationTimeoutError&) {  // the compile goes on: whoever asks again may have it
+    return Failure::too_slow;
+  } catch (const CompileForbidden&) {
+    return Failure::for_now;
+  } catch (const TPUOutOfMemoryError&) {  // when something was freed
+    return Failure::for_now;
+  } catch (const std::bad_alloc&) {
+    return Failure::for_now;
+  } catch (const TPUDeviceError&) {
+    return Failure::of_device;
+  } catch (...) {
+    return Failure::of_program;
+  }
+}
+
+bool is_gone(const trace::Leaf& leaf) {
+  return !leaf.node->error() && leaf.node->data(leaf.index) && buffer_of(*leaf.node, leaf.index).deleted();
+}
+
+// The program had taken over memory before it failed.
+std::exception_ptr inputs_lost(int64_t count, const std::exception_ptr& error) {
+  std::string problem;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    problem = e.what();
+  }
+  return std::make_exception_ptr(TPUDeviceError(
+      fmt::format("a program failed after {} of its inputs had been given to it: they are lost, and what was "
+                  "to be computed from them",
+                  count),
+      {{"problem", problem}}, "Restore these tensors, from a checkpoint or by making them anew.",
+      Code::data_loss));
+}
+
+// The error also says how much it cost. One that was told before stays as it is: others may be reading it.
+void tell(const std::exception_ptr& error, size_t failed, size_t of) {
+  try {
+    std::rethrow_exception(error);
+  } catch (Error& e) {
+    if (e.detail("values affected").empty())
+      e.add({{"values affected", fmt::format("{} of {}", failed, of)}});
+  } catch (...) {  // not one of ours: it has no place for it
+  }
+}
+
+// Saves what can be saved of a graph that failed as a whole.
+class Rescue {
+ public:
+  Rescue(const Graph& graph, int device, std::string_view reason)
+      : device_(device), reason_(reason), all_(graph.roots.size()), parts_(trace::parts(graph)) {}
+
+  // Never throws what a program throws: values keep it.
+  void run(const std::exception_ptr& error, const std::vector<Value>& wanted) {
+    const bool dropped = drop_hopeless(error);
+    if (parts_.empty()) return;
+    switch (kind_of(error)) {
+      case Failure::too_slow:
+        return;
+      case Failure::for_now:  // by itself it takes less
+        for (const Part& part : parts_)
+          if (parts_.size() > 1 && std::ranges::any_of(part, [&](auto& v) { return contains(wanted, v); }))
+            attempt({&part, 1});
+        return;
+      case Failure::of_device:
+      case Failure::of_program:
+        if (dropped) return attempt(parts_);  // the error may have been theirs
+        give_up(parts_, error);
+    }
+  }
+  [[nodiscard]] size_t failed() const { return failed_; }
+  [[nodiscard]] size_t all() const { return all_; }
+
+ private:
+  static bool contains(const std::vector<Value>& list, const Value& v) {
+    return std::ranges::any_of(list, [&](const Value& w) { return w.node() == v.node(); });
+  }
+
+  void poison(const Part& part, const std::exception_ptr& error) {
+    tell(error, part.size(), all_);
+    for (const auto& v : part)
+      if (v->is_pending()) v->poison(error);  // once for all results of a node
+    failed_ += part.size();
+  }
+
+  // Parts whose inputs have an error, or are gone, can never be computed. Whether there were any.
+  bool drop_hopeless(const std::exception_ptr& error) {
+    return std::erase_if(parts_, [&](const Part& part) {
+             const Graph graph = trace::collect(part, /*held_too=*/false);
+             const auto bad =
+                 std::ranges::find_if(graph.leaves, [](auto& leaf) { return leaf.node->error() != nullptr; });
+             const auto gone = std::ranges::count_if(graph.leaves, is_gone);
+             if (bad != graph.leaves.end())
+               poison(part, bad->node->error());
+             else if (gone > 0)
+               poison(part, inputs_lost(gone, error));
+             return bad != graph.leaves.end() || gone > 0;
+           }) > 0;
+  }
+
+  // These failed together; they are tried in halves.
+  void give_up(std::span<const Part> parts, const std::exception_ptr& error) {
+    const Failure kind = kind_of(error);
+    if (kind == Failure::for_now || kind == Failure::too_slow) return;
+    if (kind == Failure::of_program && parts.size() > 1) {
+      attempt(parts.first(parts.size() / 2));
+      attempt(parts.last(parts.size() - parts.size() / 2));
+      return;
+    }
+    size_t values = 0;
+    for (const Part& part : parts) values += part.size();
+    tell(error, values, all_);
+    for (const Part& part : parts) poison(part, error);
+  }
+
+  void attempt(std::span<const Part> parts) {
+    std::vector<Value> roots;
+    for (const Part& part : parts) roots.insert(roots.end(), part.begin(), part.end());
+    try {
+      (void)run_whole(trace::collect(std::move(roots), /*held_too=*/false), device_, reason_);
+    } catch (...) {
+      give_up(parts, std::current_exception());
+    }
+  }
+
+  int device_;
+  std::string_view reason_;
+  size_t all_, failed_ = 0;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason) {
+  const Lock lock(mutex());
+  try {
+    return run_whole(graph, device_index, reason);
+  } catch (...) {
+    const auto error = std::current_exception();
+    Rescue rescue(graph, device_index, reason);
+    rescue.run(error, {});
+    if (rescue.failed() > 0) tell(error, rescue.failed(), rescue.all());
+    throw;
+  }
+}
+
+void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
+  const Lock lock(mutex());
+  std::vector<Value> roots = pending_values(device_index);
+  for (const auto& v : wanted)
+    if (v->is_pending()) roots.push_back(v);
+  if (roots.empty()) return;
+  const Graph graph = trace::collect(std::move(roots));
+  try {
+    (void)run_whole(graph, device_index, reason);
+  } catch (...) {
+    const auto error = std::current_exception();
+    Rescue rescue(graph, device_index, reason);
+    rescue.run(error, wanted);
+    if (rescue.failed() > 0) tell(error, rescue.failed(), rescue.all());
+    for (const auto& v : wanted) {
+      if (v->is_pending()) throw;
+      if (v->error()) std::rethrow_exception(v->error());
+    }
+    if (wanted.empty()) throw;
+    if (rescue.failed() > 0)
+      log::warn("values.failed", {{"values", std::to_string(rescue.failed())},
+                                  {"effect", "whoever reads one gets its error"}});
+  }
+}
+
+}  // namespace tpubridge::exec
