@@ -54,7 +54,8 @@ inline TensorFacts::TensorFacts(const at::Tensor& t)
 }
 inline void add_to_version(c10::TensorImpl& t, uint32_t more) {
   if (more == 0 || !t.version_counter().enabled()) return;
-  auto counter = t.version_counter();
+  // The counter is shared by the tensor's views; a copy of the handle would cost two atomics.
+  auto& counter = const_cast<c10::VariableVersion&>(t.version_counter());
   counter.set_version(static_cast<int64_t>(counter.current_version()) + more);
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 namespace tpubridge::step {
 namespace {
@@ -33,24 +34,80 @@ bool on_stack(uintptr_t from, size_t n) {
   return from >= here && from + n <= top;
 }
 
+// The part of the heap that grows by sbrk(): between its start and the break everything is there.
+bool on_heap(uintptr_t from, size_t n) {
+  static const uintptr_t start = [] {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.ends_with("[heap]")) return static_cast<uintptr_t>(std::stoull(line, nullptr, 16));
+    return ~uintptr_t{0};
+  }();
+  return from >= start && from + n <= reinterpret_cast<uintptr_t>(sbrk(0));
+}
+
+bool is_there(uintptr_t from, size_t n) { return on_stack(from, n) || on_heap(from, n); }
+
 // A sanitizer would object to reading beside a variable.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void copy_words(uintptr_t from, void* to,
                                                                               size_t n) {
-  const auto* in = reinterpret_cast<const volatile unsigned char*>(from);
   auto* out = static_cast<unsigned char*>(to);
-  for (size_t i = 0; i < n; ++i) out[i] = in[i];
+  if (from % kWord == 0 && n % kWord == 0) {
+    for (size_t i = 0; i < n; i += kWord) {
+      const uint64_t word = *reinterpret_cast<const volatile uint64_t*>(from + i);
+      std::memcpy(out + i, &word, kWord);
+    }
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) out[i] = *reinterpret_cast<const volatile unsigned char*>(from + i);
 }
 
-// Memory that may not be there is asked for by way of the kernel, which says so.
+// Reads of memory that may not be there: asked of the kernel, which says so, all at once.
+class Reads {
+ public:
+  void add(uintptr_t from, void* to, size_t n) {
+    if (from < 4096) {
+      failed_ = true;
+    } else if (is_there(from, n)) {
+      copy_words(from, to, n);
+    } else {
+      local_.push_back({to, n});
+      remote_.push_back({reinterpret_cast<void*>(from), n});  // NOLINT(performance-no-int-to-ptr)
+      bytes_ += n;
+    }
+  }
+  // How many bytes were not on the stack and are there: in order, up to the first that is not.
+  size_t run() {
+    size_t got = 0;
+    constexpr size_t kMost = 512;  // the kernel's limit is twice that
+    for (size_t i = 0; i < local_.size(); i += kMost) {
+      const size_t n = std::min(kMost, local_.size() - i);
+      const ssize_t some = process_vm_readv(self(), &local_[i], n, &remote_[i], n, 0);
+      if (some <= 0) break;
+      got += static_cast<size_t>(some);
+    }
+    return got;
+  }
+  bool all() { return !failed_ && run() == bytes_; }
+
+ private:
+  static pid_t self() {
+    thread_local const pid_t id = getpid();  // the device is of no use in a forked process anyway
+    return id;
+  }
+  std::vector<iovec> local_, remote_;
+  size_t bytes_ = 0;
+  bool failed_ = false;
+};
+
 size_t read_memory(uintptr_t from, void* to, size_t n) {
   if (from < 4096) return 0;
-  if (on_stack(from, n)) {
+  if (is_there(from, n)) {
     copy_words(from, to, n);
     return n;
   }
-  iovec local{to, n}, remote{reinterpret_cast<void*>(from), n};  // NOLINT(performance-no-int-to-ptr)
-  const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-  return got < 0 ? 0 : static_cast<size_t>(got);
+  Reads one;
+  one.add(from, to, n);
+  return one.run();
 }
 
 // What stands at an address, as far as it can be read: up to the end of its page where the next is not there.
@@ -143,27 +200,44 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   return out;
 }
 
-bool Closure::holds(const Window& w) const {
-  std::array<uint64_t, kWords> now;
-  const size_t bytes = w.values.size() * kWord;
-  auto at = reinterpret_cast<uintptr_t>(object_);
-  if (w.hops == 0) {
-    if (w.begin + bytes > bytes_) return false;
-    std::memcpy(now.data(), reinterpret_cast<const char*>(at) + w.begin, bytes);
-  } else {
-    if ((w.word + 1) * kWord > bytes_) return false;
-    std::memcpy(&at, static_cast<const char*>(object_) + w.word * kWord, kWord);
-    if (w.hops == 2 && read_memory(at + w.offset, &at, kWord) != kWord) return false;
-    if (read_memory(at + w.begin, now.data(), bytes) != bytes) return false;
-  }
-  for (size_t i = 0; i < w.values.size(); ++i)
-    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0) return false;
-  return true;
-}
-
 bool Closure::hold(const std::vector<Window>& windows) const {
-  if (!object_) return windows.empty();
-  return std::all_of(windows.begin(), windows.end(), [&](const Window& w) { return holds(w); });
+  if (windows.empty()) return true;
+  if (!object_) return false;
+  size_t words = 0;
+  for (const Window& w : windows) words += w.values.size();
+  thread_local std::vector<uint64_t> now;
+  now.resize(words + windows.size());
+  uint64_t* const pointers = now.data() + words;  // of each window with two hops
+  const auto* object = static_cast<const char*>(object_);
+  Reads first, second;
+  size_t at = 0;
+  for (size_t i = 0; i < windows.size(); at += windows[i++].values.size()) {
+    const Window& w = windows[i];
+    const size_t bytes = w.values.size() * kWord;
+    uintptr_t to = 0;
+    if (w.hops == 0) {
+      if (w.begin + bytes > bytes_) return false;
+      std::memcpy(&now[at], object + w.begin, bytes);
+      continue;
+    }
+    if ((w.word + 1) * kWord > bytes_) return false;
+    std::memcpy(&to, object + w.word * kWord, kWord);
+    if (w.hops == 1)
+      first.add(to + w.begin, &now[at], bytes);
+    else
+      first.add(to + w.offset, pointers + i, kWord);
+  }
+  if (!first.all()) return false;
+  at = 0;
+  for (size_t i = 0; i < windows.size(); at += windows[i++].values.size())
+    if (windows[i].hops == 2)
+      second.add(pointers[i] + windows[i].begin, &now[at], windows[i].values.size() * kWord);
+  if (!second.all()) return false;
+  at = 0;
+  for (const Window& w : windows)
+    for (size_t i = 0; i < w.values.size(); ++i, ++at)
+      if (((now[at] ^ w.values[i]) & w.masks[i]) != 0) return false;
+  return true;
 }
 
 Closure Closure::current() { return current_closure; }

@@ -51,7 +51,6 @@ class Closure {
   [[nodiscard]] static Closure current();
 
  private:
-  [[nodiscard]] bool holds(const Window& window) const;
   const void* object_ = nullptr;
   size_t bytes_ = 0;
 };

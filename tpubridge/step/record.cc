@@ -455,9 +455,11 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
   out.trouble = r.trouble;
   out.optimizers = std::move(optimizers);
   Binder binder(r, arguments, gradients, out);
-  for (const auto& a : arguments)
-    out.argument_storages.push_back(
-        a.defined() && a.has_storage() ? weak(*a.storage().unsafeGetStorageImpl()) : no_storage());
+  for (const auto& a : arguments) {
+    auto* s = a.defined() && a.has_storage() ? a.storage().unsafeGetStorageImpl() : nullptr;
+    out.argument_storages.push_back(s ? weak(*s) : no_storage());
+    out.argument_identities.push_back(s);
+  }
   out.argument_varies.assign(arguments.size(), false);
   out.slot_varies.assign(gradients.all().size(), false);
   for (const auto& a : arguments)
@@ -600,7 +602,7 @@ std::string difference(const Recorded& before, Recorded& now) {
   if (std::string why = merge_windows(before.windows, now.windows, now.wasted); !why.empty()) return why;
   for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
     now.argument_varies[i] =
-        before.argument_varies[i] || before.argument_storages[i] != now.argument_storages[i];
+        before.argument_varies[i] || before.argument_identities[i] != now.argument_identities[i];
   for (size_t i = 0; i < now.slots.size() && i < before.slots.size(); ++i) {
     now.slot_varies[i] = before.slot_varies[i] || before.slots[i].found != now.slots[i].found;
     if (before.slots[i].start == GradientSlot::Start::any && !before.slots[i].late)

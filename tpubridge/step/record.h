@@ -136,6 +136,7 @@ struct Recorded {
   // A storage of an argument (or of a gradient) may be another at the next call only if it was another in a
   // recorded one: else the call may have reached it by another way too, which would not change with it.
   std::vector<WeakStorage> argument_storages;
+  std::vector<const c10::StorageImpl*> argument_identities;  // of these
   std::vector<bool> argument_varies, slot_varies;
   std::vector<Window> windows;  // of what the function captures
   int wasted = 0;               // calls that were traced because of them, for nothing

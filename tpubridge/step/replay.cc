@@ -81,6 +81,13 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
     if (s.given.kind == Given::Kind::target) ++given_targets_[s.given.from];
     if (s.start != GradientSlot::Start::any || s.end != GradientSlot::End::same) slots_.push_back(i);
   }
+  for (const auto& c : r_.captured) {
+    const auto& f = c.facts;
+    checks_.push_back({c.identity, f.storage, f.keys, f.offset, f.dtype, f.requires_grad,
+                       static_cast<uint16_t>(f.sizes.size()), c.written});
+    check_dims_.insert(check_dims_.end(), f.sizes.begin(), f.sizes.end());
+    check_dims_.insert(check_dims_.end(), f.strides.begin(), f.strides.end());
+  }
   size_t number = 0;
   for (const auto& o : r_.optimizers)
     for (size_t i = 0; i < o.plain.size(); ++i, ++number)
@@ -222,6 +229,27 @@ bool Replay::check(size_t i) {
   return v->device() == r_.device && v.shape() == *s.shape;
 }
 
+bool Replay::holds_captured() const {
+  const int64_t* dims = check_dims_.data();
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    if (i + kAhead < checks_.size()) {
+      const auto* next = reinterpret_cast<const char*>(checks_[i + kAhead].tensor);
+      for (size_t line = 0; line < sizeof(c10::TensorImpl); line += 64) __builtin_prefetch(next + line);
+    }
+    const Check& c = checks_[i];
+    if (!alive(c.tensor)) return false;
+    const c10::TensorImpl& t = *c.tensor;
+    if (t.unsafe_storage().unsafeGetStorageImpl() != c.storage || t.key_set().raw_repr() != c.keys ||
+        t.dtype() != c10::scalarTypeToTypeMeta(c.dtype) || t.requires_grad() != c.requires_grad)
+      return false;
+    if (c.storage && t.storage_offset() != c.offset) return false;
+    const c10::IntArrayRef sizes(dims, c.dims), strides(dims + c.dims, c.dims);
+    if (t.sizes() != sizes || t.strides() != strides) return false;
+    dims += 2 * c.dims;
+  }
+  return true;
+}
+
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
   if (!Closure::current().hold(r_.windows)) return false;
   for (const auto& w : r_.watched)
@@ -229,14 +257,10 @@ bool Replay::bind(const std::vector<at::Tensor>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& a = arguments[i];
     if (!r_.argument_varies[i] && a.defined() && a.has_storage() &&
-        r_.argument_storages[i] != weak(*a.storage().unsafeGetStorageImpl()))
+        r_.argument_identities[i] != a.storage().unsafeGetStorageImpl())
       return false;
   }
-  for (size_t i = 0; i < r_.captured.size(); ++i) {
-    if (i + kAhead < r_.captured.size()) __builtin_prefetch(r_.captured[i + kAhead].identity);
-    const auto& c = r_.captured[i];
-    if (!alive(c.identity) || !c.facts.hold(*c.identity)) return false;
-  }
+  if (!holds_captured()) return false;
   for (size_t i = 0; i < captured_.size(); ++i) {
     if (i + kAhead < captured_.size()) {
       const Known& next = known_[captured_[i + kAhead]];
@@ -502,7 +526,7 @@ void Replay::commit(const std::vector<at::Tensor>& arguments) {
   for (const auto& [generator, next] : drawn_) set_next_draw(generator, next);
   put(arguments);
   put_gradients(arguments);
-  for (const auto& c : r_.captured) add_to_version(*c.identity, c.written);
+  for (const auto& c : checks_) add_to_version(*c.tensor, c.written);
   for (size_t i = 0; i < arguments.size(); ++i)
     if (r_.argument_writes[i] != 0) add_to_version(*arguments[i].unsafeGetTensorImpl(), r_.argument_writes[i]);
   for (const auto& o : r_.optimizers) o.count();

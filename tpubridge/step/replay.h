@@ -71,6 +71,20 @@ class Replay {
   std::vector<size_t> captured_, others_;  // sources
   std::vector<size_t> slots_;              // that the call has to do with
   std::vector<double> of_optimizers_;
+  // A tensor from outside, in little room: hundreds are looked at in every call.
+  struct Check {
+    c10::TensorImpl* tensor;
+    const c10::StorageImpl* storage;
+    uint64_t keys;
+    int64_t offset;
+    c10::ScalarType dtype;
+    bool requires_grad;
+    uint16_t dims;
+    uint32_t written;
+  };
+  std::vector<Check> checks_;
+  std::vector<int64_t> check_dims_;  // sizes and strides of each, one after the other
+  [[nodiscard]] bool holds_captured() const;
   struct Fixed {
     size_t number;
     double value;
