@@ -166,13 +166,19 @@ TEST(Failure, InputsThatWereTakenAreToldAsLost) {
   kept.set(upload({4, 5}));
   apart.set(make("maximum", kept.value(), kept.value()));
   configure("fail=execute_taken");
-  EXPECT_THROW(materialise(0, {}, "test"), Error);
+  EXPECT_THROW(materialise(0, {}, "test"), TPUDeviceError);
   const std::string what = message_of<TPUDeviceError>([&] { (void)download(taken.value()); });
   EXPECT_THAT(what, HasSubstr("1 of its inputs had been given to it"));
   EXPECT_THAT(what, HasSubstr("after it took its arguments")) << "the plugin's own words";
   EXPECT_THAT(what, HasSubstr("values affected=1 of 2"));
   EXPECT_EQ(download(apart.value())[1], 5);
   EXPECT_EQ(download(kept.value())[1], 5);
+  // The same where the program is that of one part.
+  Slot alone;
+  alone.set(upload({1, 2, 3}));
+  alone.set(make("mul.Tensor", alone.value(), alone.value()));
+  configure("fail=execute_taken");
+  EXPECT_THROW(materialise(0, {alone.value()}, "test"), TPUDeviceError);
   // Others go on, also beside what is made of the lost one.
   Slot next, of_lost;
   next.set(make("mul.Tensor", kept.value(), kept.value()));

@@ -83,24 +83,19 @@ class Rescue {
 
   // Never throws what a program throws: values keep it.
   void run(const std::exception_ptr& error, const std::vector<Value>& wanted) {
-    const bool dropped = drop_hopeless(error);
-    if (parts_.empty()) return;
-    switch (kind_of(error)) {
-      case Failure::too_slow:
-        return;
-      case Failure::for_now:  // by itself it takes less
-        for (const Part& part : parts_)
-          if (parts_.size() > 1 && std::ranges::any_of(part, [&](auto& v) { return contains(wanted, v); }))
-            attempt({&part, 1});
-        return;
-      case Failure::of_device:
-      case Failure::of_program:
-        if (dropped) return attempt(parts_);  // the error may have been theirs
-        give_up(parts_, error);
-    }
+    failed_together(parts_, error);
+    if (kind_of(error) != Failure::for_now || parts_.size() == 1) return;
+    for (const Part& part : parts_)  // by itself it takes less
+      if (std::ranges::any_of(part, [&](auto& v) { return v->is_pending() && contains(wanted, v); }))
+        attempt({&part, 1});
   }
   [[nodiscard]] size_t failed() const { return failed_; }
-  [[nodiscard]] size_t all() const { return all_; }
+  // What to tell whoever asked for all of it.
+  [[noreturn]] void rethrow(const std::exception_ptr& error) const {
+    if (lost_) std::rethrow_exception(lost_);
+    if (failed_ > 0) tell(error, failed_, all_);
+    std::rethrow_exception(error);
+  }
 
  private:
   static bool contains(const std::vector<Value>& list, const Value& v) {
@@ -114,26 +109,30 @@ class Rescue {
     failed_ += part.size();
   }
 
-  // Parts whose inputs have an error, or are gone, can never be computed. Whether there were any.
-  bool drop_hopeless(const std::exception_ptr& error) {
-    return std::erase_if(parts_, [&](const Part& part) {
-             const Graph graph = trace::collect(part, /*held_too=*/false);
-             const auto bad =
-                 std::ranges::find_if(graph.leaves, [](auto& leaf) { return leaf.node->error() != nullptr; });
-             const auto gone = std::ranges::count_if(graph.leaves, is_gone);
-             if (bad != graph.leaves.end())
-               poison(part, bad->node->error());
-             else if (gone > 0)
-               poison(part, inputs_lost(gone, error));
-             return bad != graph.leaves.end() || gone > 0;
-           }) > 0;
+  // Without those whose inputs have an error or are gone: they can never be computed.
+  std::vector<Part> possible(std::span<const Part> parts, const std::exception_ptr& error) {
+    std::vector<Part> out;
+    for (const Part& part : parts) {
+      const Graph graph = trace::collect(part, /*held_too=*/false);
+      const auto bad =
+          std::ranges::find_if(graph.leaves, [](auto& leaf) { return leaf.node->error() != nullptr; });
+      const auto gone = std::ranges::count_if(graph.leaves, is_gone);
+      if (bad != graph.leaves.end())
+        poison(part, bad->node->error());
+      else if (gone > 0)
+        poison(part, lost_ = inputs_lost(gone, error));
+      else
+        out.push_back(part);
+    }
+    return out;
   }
 
-  // These failed together; they are tried in halves.
-  void give_up(std::span<const Part> parts, const std::exception_ptr& error) {
+  void failed_together(std::span<const Part> parts, const std::exception_ptr& error) {
     const Failure kind = kind_of(error);
-    if (kind == Failure::for_now || kind == Failure::too_slow) return;
-    if (kind == Failure::of_program && parts.size() > 1) {
+    const std::vector<Part> left = possible(parts, error);
+    if (left.empty() || kind == Failure::for_now || kind == Failure::too_slow) return;
+    if (left.size() < parts.size()) return attempt(left);  // the error may have been the others'
+    if (kind == Failure::of_program && left.size() > 1) {
       attempt(parts.first(parts.size() / 2));
       attempt(parts.last(parts.size() - parts.size() / 2));
       return;
@@ -150,7 +149,7 @@ class Rescue {
     try {
       (void)run_whole(trace::collect(std::move(roots), /*held_too=*/false), device_, reason_);
     } catch (...) {
-      give_up(parts, std::current_exception());
+      failed_together(parts, std::current_exception());
     }
   }
 
@@ -158,6 +157,7 @@ class Rescue {
   std::string_view reason_;
   size_t all_, failed_ = 0;
   std::vector<Part> parts_;
+  std::exception_ptr lost_;
 };
 
 }  // namespace
@@ -170,8 +170,7 @@ std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, st
     const auto error = std::current_exception();
     Rescue rescue(graph, device_index, reason);
     rescue.run(error, {});
-    if (rescue.failed() > 0) tell(error, rescue.failed(), rescue.all());
-    throw;
+    rescue.rethrow(error);
   }
 }
 
@@ -188,12 +187,11 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
     const auto error = std::current_exception();
     Rescue rescue(graph, device_index, reason);
     rescue.run(error, wanted);
-    if (rescue.failed() > 0) tell(error, rescue.failed(), rescue.all());
     for (const auto& v : wanted) {
       if (v->is_pending()) throw;
       if (v->error()) std::rethrow_exception(v->error());
     }
-    if (wanted.empty()) throw;
+    if (wanted.empty()) rescue.rethrow(error);
     if (rescue.failed() > 0)
       log::warn("values.failed", {{"values", std::to_string(rescue.failed())},
                                   {"effect", "whoever reads one gets its error"}});
