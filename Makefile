@@ -6,7 +6,7 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan format lint clean deps configure
+.PHONY: help demo test build bench bench-peers aot asan fuzz-steps format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
@@ -14,6 +14,7 @@ help:
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
+	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
@@ -32,6 +33,13 @@ build: configure
 test: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -LE offline_tpu -j $(JOBS)
+
+# Seeds go on from FUZZ_FROM; a failure is printed as a program of a few lines, with the seed that repeats it.
+SECONDS_TO_FUZZ ?= 3600
+FUZZ_FROM ?= 1000
+fuzz-steps: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target test_step
+	@TPUBRIDGE_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) TPUBRIDGE_FUZZ_SEED=$(FUZZ_FROM) $(BUILD)/bin/test_step --gtest_filter=Fuzz.ForHours
 
 demo: build
 	@BUILD=$(BUILD) setup/demo

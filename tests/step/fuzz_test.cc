@@ -12,6 +12,7 @@
 #include <map>
 
 #include "tests/step/fuzz.h"
+#include "tests/step/fuzz_world.h"
 
 namespace tpubridge::fuzz {
 namespace {
@@ -51,6 +52,7 @@ TEST_P(FuzzSeeds, AllWorldsAgree) {
   int failures = 0;
   for (uint64_t i = 0; i < kSeeds && failures < 2; ++i)
     if (const auto f = check(GetParam() * kSeeds + i)) ADD_FAILURE() << f->text, ++failures;
+  EXPECT_GT(calls().replayed, 0);
 }
 INSTANTIATE_TEST_SUITE_P(Fuzz, FuzzSeeds, testing::Range<uint64_t>(0, kBlocks));
 
@@ -83,8 +85,8 @@ TEST(Fuzz, ForHours) {
     }
     if (gone() < told + 10) continue;
     told = gone();
-    std::printf("%.0f s: %lu cases to seed %lu, %lu failed, %lu ended early\n", told, cases + 1, seed, failed,
-                nothing);
+    std::printf("%.0f s: %lu cases to seed %lu, %lu failed, %lu ended early; %ld of %ld calls replayed\n",
+                told, cases + 1, seed, failed, nothing, calls().replayed, calls().all);
     std::fflush(stdout);
   }
   for (const auto& [kind, n] : kinds) std::printf("%6d  %s\n", n, kind.c_str());

@@ -18,6 +18,20 @@ Tensor numbers(at::IntArrayRef sizes, uint64_t seed) {
 
 }  // namespace
 
+Calls& calls() {
+  static Calls c;
+  return c;
+}
+
+World::~World() {
+  for (const auto* s : {&step_, &second_})
+    if (*s) {
+      const StepReport r = (*s)->report();
+      calls().all += r.calls;
+      calls().replayed += r.replayed;
+    }
+}
+
 World::World(const Case& given, Kind k) : c(given), kind(k), device(k == Kind::cpu ? torch::kCPU : tpu()) {
   torch::manual_seed(c.seed);
   net = std::make_shared<Net>(c.model);

@@ -35,9 +35,16 @@ struct Seen {
 
 using Body = std::function<Tensors(Tensor x, Tensor y, Tensor out, double factor, int64_t stop)>;
 
+// Calls of compiled steps in all worlds so far: a fuzzer of steps that are never replayed would show nothing.
+struct Calls {
+  int64_t all = 0, replayed = 0;
+};
+[[nodiscard]] Calls& calls();
+
 struct World {
   enum class Kind { cpu, traced, compiled };
   World(const Case& c, Kind kind);
+  ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 

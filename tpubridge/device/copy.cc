@@ -74,8 +74,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/
   at::assert_no_internal_overlap(self);
   if (is_tpu(self) && src.device().is_cpu()) {
     (void)src.expand(self.sizes());  // throws where it cannot be
-    if (self.numel() != 0)
-      write(self, upload(src, self.sizes(), self.scalar_type(), self.device().index()));
+    if (self.numel() != 0) write(self, upload(src, self.sizes(), self.scalar_type(), self.device().index()));
     return self;
   }
   const at::Tensor from = plain(src).expand(self.sizes());

@@ -13,7 +13,7 @@ thread_local int own_ops = 0;
 
 // What must be known of the tensors of the host when the op has run.
 struct HostCall final : at::ObserverContext {
-  bool from_outside = false;         // it was given elements that the next call may find changed
+  bool from_outside = false;        // it was given elements that the next call may find changed
   std::vector<at::Tensor> written;  // made inside, and written by this op
 };
 
@@ -34,11 +34,11 @@ void each_tensor_of(const c10::IValue& v, F f) {
 
 // Answers that hang on what a tensor is, not on its elements.
 bool asks_for_facts(std::string_view op) {
-  for (std::string_view start : {"aten::is_", "aten::sym_", "aten::size", "aten::stride", "aten::numel",
-                                 "aten::dim", "aten::result_type", "aten::_has_compatible", "aten::can_cast",
-                                 "aten::_debug_has_internal_overlap", "aten::dense_dim", "aten::_version",
-                                 "aten::retains_grad", "aten::output_nr", "aten::requires_grad_",
-                                 "aten::storage_offset", "aten::get_device", "prim::"})
+  for (std::string_view start :
+       {"aten::is_", "aten::sym_", "aten::size", "aten::stride", "aten::numel", "aten::dim",
+        "aten::result_type", "aten::_has_compatible", "aten::can_cast", "aten::_debug_has_internal_overlap",
+        "aten::dense_dim", "aten::_version", "aten::retains_grad", "aten::output_nr", "aten::requires_grad_",
+        "aten::storage_offset", "aten::get_device", "prim::"})
     if (op.starts_with(start)) return op != "aten::is_nonzero";
   return false;
 }

@@ -76,8 +76,8 @@ class Recording final : public c10::DebugInfoBase {
   // `notes_zeros`: see found_zeros().
   explicit Recording(HostReads policy, bool notes_zeros = false);
 
-  void touch(Storage& s);           // before every read and write
-  void see(const at::Tensor& t);    // an op is given it
+  void touch(Storage& s);         // before every read and write
+  void see(const at::Tensor& t);  // an op is given it
   void upload(const at::Tensor& host, c10::IntArrayRef sizes, c10::ScalarType dtype,
               const trace::Value& leaf);
   void draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
@@ -86,7 +86,8 @@ class Recording final : public c10::DebugInfoBase {
   void feed(trace::Value number, std::function<double()> ask) {
     fed.push_back({std::move(number), std::move(ask)});
   }
-  void feed(trace::Value number, const at::Tensor& host);  // an element of the host; literals stay as they are
+  void feed(trace::Value number,
+            const at::Tensor& host);  // an element of the host; literals stay as they are
   void watch(std::function<uint64_t()> ask) {
     const uint64_t answer = ask();
     watched.push_back({std::move(ask), answer});

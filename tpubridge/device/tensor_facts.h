@@ -27,7 +27,9 @@ struct TensorFacts {
   int64_t offset = 0;
   c10::DimVector sizes, strides;
 
-  [[nodiscard]] bool hold(const c10::TensorImpl& t) const { return t.storage().unsafeGetStorageImpl() == storage && hold_elsewhere(t); }
+  [[nodiscard]] bool hold(const c10::TensorImpl& t) const {
+    return t.storage().unsafeGetStorageImpl() == storage && hold_elsewhere(t);
+  }
   // The same, whatever storage it looks at.
   [[nodiscard]] bool hold_elsewhere(const c10::TensorImpl& t) const {
     return t.key_set().raw_repr() == keys && t.dtype() == c10::scalarTypeToTypeMeta(dtype) &&

@@ -80,7 +80,8 @@ at::Tensor Fused::step(LossClosure closure) {
   Impl& m = *impl_;
   if (auto* r = device::recording()) {
     r->optimizers.emplace_back(this, m.alive);
-    for (const auto& g : param_groups()) r->variables.insert(r->variables.end(), g.params().begin(), g.params().end());
+    for (const auto& g : param_groups())
+      r->variables.insert(r->variables.end(), g.params().begin(), g.params().end());
   }
   const auto members = m.members();
   m.advance(members);

@@ -49,7 +49,7 @@ bool is_there(uintptr_t from, size_t n) { return on_stack(from, n) || on_heap(fr
 
 // A sanitizer would object to reading beside a variable.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void copy_words(uintptr_t from, void* to,
-                                                                              size_t n) {
+                                                                               size_t n) {
   auto* out = static_cast<unsigned char*>(to);
   if (from % kWord == 0 && n % kWord == 0) {
     for (size_t i = 0; i < n; i += kWord) {
@@ -172,7 +172,8 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   std::vector<Window> out;
   if (!object_) return out;
   auto is_tensor = [&](uint64_t word) {
-    return wanted.tensors.count(reinterpret_cast<const void*>(word)) != 0;  // NOLINT(performance-no-int-to-ptr)
+    return wanted.tensors.count(reinterpret_cast<const void*>(word)) !=
+           0;  // NOLINT(performance-no-int-to-ptr)
   };
   // `raw`: words that are nothing known count too.
   auto window = [&](Window w, const std::vector<uint64_t>& words, bool raw) {
@@ -245,10 +246,14 @@ Closure Closure::current() { return current_closure; }
 std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now, int& wasted) {
   bool for_nothing = false;
   for (Window& w : now) {
-    const auto old = std::find_if(before.begin(), before.end(), [&](const Window& o) { return o.same_way(w); });
+    const auto old =
+        std::find_if(before.begin(), before.end(), [&](const Window& o) { return o.same_way(w); });
     for (size_t i = 0; i < w.masks.size(); ++i) {
-      const int64_t k = old == before.end() ? -1 : static_cast<int64_t>(i) +
-                        (static_cast<int64_t>(w.begin) - static_cast<int64_t>(old->begin)) / static_cast<int64_t>(kWord);
+      const int64_t k =
+          old == before.end()
+              ? -1
+              : static_cast<int64_t>(i) + (static_cast<int64_t>(w.begin) - static_cast<int64_t>(old->begin)) /
+                                              static_cast<int64_t>(kWord);
       if (k < 0 || k >= static_cast<int64_t>(old->masks.size())) {
         w.masks[i] = 0;
         continue;

@@ -1,6 +1,5 @@
 // The life of a compiled step: trace until two calls are alike, then replay; trace again when the guard
 // fails.
-#include <ATen/autocast_mode.h>
 #include <torch/nn/module.h>
 
 #include <atomic>
@@ -8,12 +7,12 @@
 #include <unordered_set>
 
 #include "tpubridge/base/errors.h"
-#include "tpubridge/device/compute_type.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/step/compile.h"
+#include "tpubridge/step/guard.h"
 #include "tpubridge/step/optimizers.h"
 #include "tpubridge/step/replay.h"
 
@@ -32,45 +31,6 @@ struct Entry {
 
 // After so many calls without two alike, it is said once that the step is traced at every call.
 constexpr int kAttempts = 6;
-
-void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
-  if (!t.defined()) {
-    guard.push_back(~uint64_t{0});
-    return;
-  }
-  const bool host = t.device().is_cpu();
-  guard.push_back(static_cast<uint64_t>(t.scalar_type()));
-  guard.push_back(static_cast<uint64_t>(t.device().type()));
-  guard.push_back(static_cast<uint64_t>(t.device().index()));
-  guard.push_back(t.key_set().raw_repr());
-  guard.push_back((t.requires_grad() ? 1 : 0) | (t.is_leaf() ? 2 : 0));
-  // The elements of one of the host are copied, wherever they begin.
-  guard.push_back(host ? 0 : static_cast<uint64_t>(t.storage_offset()));
-  guard.push_back(host || !t.has_storage() ? 0 : t.storage().nbytes());
-  guard.push_back(static_cast<uint64_t>(t.dim()));
-  for (int64_t d : t.sizes()) guard.push_back(static_cast<uint64_t>(d));
-  for (int64_t d : t.strides()) guard.push_back(static_cast<uint64_t>(d));
-}
-
-// What each word of a guard says, for people; `before` words stand before those of the arguments.
-std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t others, size_t before) {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < others; ++i) out.push_back("number " + std::to_string(i) + " among the arguments");
-  out.resize(before, "a mode (grad, autocast, types of layers, train or eval, an optimizer's options)");
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string which = "tensor " + std::to_string(i) + " among the arguments";
-    const int64_t dims = arguments[i].defined() ? arguments[i].dim() : 0;
-    out.push_back("element type of " + which);
-    if (arguments[i].defined())
-      for (const char* what : {"device", "device", "conjugate bit or layout", "requires_grad",
-                               "place in its memory", "memory", "number of dimensions"})
-        out.push_back(what + (" of " + which));
-    for (int64_t d = 0; d < dims; ++d) out.push_back("size " + std::to_string(d) + " of " + which);
-    for (int64_t d = 0; d < dims; ++d) out.push_back("stride " + std::to_string(d) + " of " + which);
-    out.push_back("memory that is shared with " + which);
-  }
-  return out;
-}
 
 // Never destroyed: a step may be a static object.
 struct Registry {
@@ -110,14 +70,7 @@ struct Engine::Impl {
 
   std::vector<uint64_t> guard(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others) {
     std::vector<uint64_t> g(others);
-    const bool autocast = at::autocast::is_autocast_enabled(at::kPrivateUse1);
-    g.push_back(
-        static_cast<uint64_t>(at::GradMode::is_enabled()) | (c10::InferenceMode::is_enabled() ? 2 : 0) |
-        (autocast ? 4 : 0) | (at::globalContext().deterministicAlgorithms() ? 8 : 0) |
-        (autocast ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(at::kPrivateUse1)) << 8 : 0));
-    g.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
-    g.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
-    g.push_back(compute_type_changes());
+    append_modes(g);
     uint64_t bits = 1;
     for (const auto& m : modules) {
       bits = (bits << 1) | m->is_training();
@@ -125,13 +78,7 @@ struct Engine::Impl {
     }
     g.push_back(bits);
     for (auto* o : options.optimizers) structure(*o, g);
-    std::vector<const c10::StorageImpl*> seen;  // which arguments share a storage
-    for (const auto& t : arguments) {
-      append(g, t);
-      const auto* s = t.defined() ? t.storage().unsafeGetStorageImpl() : nullptr;
-      g.push_back(static_cast<uint64_t>(std::find(seen.begin(), seen.end(), s) - seen.begin()));
-      seen.push_back(s);
-    }
+    append_arguments(g, arguments);
     return g;
   }
 
@@ -145,36 +92,15 @@ struct Engine::Impl {
     entries.front().guard = std::move(guard);
     if (entries.size() == options.programs + 1 && !warned_programs_) {
       warned_programs_ = true;
-      TORCH_WARN("tpubridge: the compiled step '", options.name, "' was called in more than ",
-                 options.programs, " ways: ", changes(arguments, others),
-                 ". Each is a program of its own; pad to a few fixed sizes, or raise "
-                 "StepOptions::programs.");
+      TORCH_WARN(
+          "tpubridge: the compiled step '", options.name, "' was called in more than ", options.programs,
+          " ways: ", changes(std::next(entries.begin())->guard, entries.front().guard, arguments, others),
+          ". Each is a program of its own; pad to a few fixed sizes, or raise "
+          "StepOptions::programs.");
     }
     while (entries.size() > options.programs) entries.pop_back();
     programs = static_cast<int64_t>(entries.size());
     return entries.front();
-  }
-
-  // What differs between the two latest guards.
-  std::string changes(const std::vector<at::Tensor>& arguments, size_t others) const {
-    const auto &a = std::next(entries.begin())->guard, &b = entries.front().guard;
-    if (a.size() != b.size()) return "other arguments, or another number of dimensions";
-    std::vector<uint64_t> of_arguments;
-    for (const auto& t : arguments) {
-      append(of_arguments, t);
-      of_arguments.push_back(0);
-    }
-    const auto names = labels(arguments, others, b.size() - of_arguments.size());
-    std::string text;
-    for (size_t i = 0; i < a.size(); ++i) {
-      const bool stride = names[i].rfind("stride", 0) == 0;  // follows a size that changed
-      if (a[i] == b[i] || (stride && !text.empty())) continue;
-      text += (text.empty() ? "" : ", ") + names[i];
-      if (names[i].rfind("size", 0) != 0) continue;
-      text += " went from " + std::to_string(a[i]) + " to " + std::to_string(b[i]);
-      if (b[i] > 0 && b[i] < (1u << 30)) text += " (pad to " + std::to_string(std::bit_ceil(b[i])) + ")";
-    }
-    return text;
   }
 
   // Tensors whose gradients the next recorded call may change, beside its arguments: those of named modules
@@ -279,8 +205,7 @@ struct Engine::Impl {
   void join_outer() {
     Recording* r = recording();
     if (!r) return;
-    for (const auto& m : modules)
-      r->watch([m] { return m->is_training() ? 1 : 0; });
+    for (const auto& m : modules) r->watch([m] { return m->is_training() ? 1 : 0; });
     if (!outer) return;
     for (const auto& m : modules)
       for (const auto& p : m->parameters(/*recurse=*/false)) outer->gradients.note(p, /*late=*/true);
@@ -312,7 +237,8 @@ struct Engine::Impl {
     for (const auto& b : t.gradients.all())
       if (b.late) know(b.variable);
     for (auto& o : t.recording->optimizers)
-      if (std::none_of(met_optimizers.begin(), met_optimizers.end(), [&](auto& x) { return x.first == o.first; }))
+      if (std::none_of(met_optimizers.begin(), met_optimizers.end(),
+                       [&](auto& x) { return x.first == o.first; }))
         met_optimizers.push_back(std::move(o));
   }
 
@@ -327,7 +253,8 @@ struct Engine::Impl {
   }
 
   // Computes what the call left; where that fails everything is as it was before the call.
-  Ended finish(Traced& t, const std::vector<at::Tensor>& arguments, const Recorded* before, bool only_compile) {
+  Ended finish(Traced& t, const std::vector<at::Tensor>& arguments, const Recorded* before,
+               bool only_compile) {
     const exec::TierScope tiers(options.tiered && !only_compile && !runner);
     const exec::Lock lock(exec::mutex());
     try {
@@ -335,7 +262,8 @@ struct Engine::Impl {
       std::vector<FollowedOptimizer> followed;
       for (const auto& o : t.optimizers)
         if (o.has_numbers()) followed.push_back(o.followed());
-      Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
+      Ended ended =
+          bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
       ended.recorded.polluted &= !t.lr_was_set;
       ended.recorded.windows = Closure::current().windows(wanted(ended.recorded));
       if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});

@@ -26,9 +26,9 @@ struct Variable {
 // What a variable's gradient was when a call began; for the sources of step/.
 struct GradientBefore {
   at::Tensor variable;
-  at::Tensor gradient;    // undefined where there was none
-  bool late = false;      // the variable was met inside the call: what its gradient was is not known
-  uint32_t version = 0;   // of the gradient
+  at::Tensor gradient;   // undefined where there was none
+  bool late = false;     // the variable was met inside the call: what its gradient was is not known
+  uint32_t version = 0;  // of the gradient
 };
 
 // The gradients of all known variables when a call begins.

@@ -27,8 +27,8 @@ struct Class {
   Options (*options)(OptimizerOptions&);
   bool (*flag)(const OptimizerOptions&);
   Numbers (*numbers)(const OptimizerOptions&, int64_t step);
-  int64_t* (*step)(OptimizerParamState&);  // null where it counts none
-  void (*listen)(OptimizerOptions&, bool); // to set_lr(): begin, end
+  int64_t* (*step)(OptimizerParamState&);   // null where it counts none
+  void (*listen)(OptimizerOptions&, bool);  // to set_lr(): begin, end
 };
 
 template <class O>
@@ -104,9 +104,12 @@ Options sgd_options(OptimizerOptions& base) {
 
 // One of these three.
 void listen_to_fused(OptimizerOptions& o, bool begin) {
-  if (dynamic_cast<AdamOptions*>(&o)) listen<AdamOptions>(o, begin);
-  else if (dynamic_cast<AdamWOptions*>(&o)) listen<AdamWOptions>(o, begin);
-  else if (dynamic_cast<SGDOptions*>(&o)) listen<SGDOptions>(o, begin);
+  if (dynamic_cast<AdamOptions*>(&o))
+    listen<AdamOptions>(o, begin);
+  else if (dynamic_cast<AdamWOptions*>(&o))
+    listen<AdamWOptions>(o, begin);
+  else if (dynamic_cast<SGDOptions*>(&o))
+    listen<SGDOptions>(o, begin);
 }
 
 Options options_of_fused(OptimizerOptions& o) {
@@ -120,8 +123,7 @@ const Class* class_of(Optimizer& optimizer) {
                           adam_numbers<AdamOptions>, step_of<AdamParamState>, listen<AdamOptions>};
   static const Class adamw{adam_options<AdamWOptions>, [](auto& o) { return as<AdamWOptions>(o).amsgrad(); },
                            adam_numbers<AdamWOptions>, step_of<AdamWParamState>, listen<AdamWOptions>};
-  static const Class sgd{sgd_options,
-                         [](auto& o) { return as<SGDOptions>(o).nesterov(); },
+  static const Class sgd{sgd_options, [](auto& o) { return as<SGDOptions>(o).nesterov(); },
                          [](auto& base, int64_t) -> Numbers {
                            const auto& o = as<SGDOptions>(base);
                            return {-o.lr(), o.momentum(), 1 - o.dampening(), o.weight_decay()};
@@ -252,7 +254,7 @@ OptimizerWatch::OptimizerWatch(Optimizer& optimizer, bool perturb, uint64_t roun
     for (double* o : c.options(group.options())) {
       k = (k ^ (k >> 29)) * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB;
       const double part = std::ldexp(static_cast<double>((k >> 12) | 1), -62);  // below 2^-10
-      options_.push_back({o, *o, perturb ? *o * (1 - part) : *o});  // a beta stays below 1
+      options_.push_back({o, *o, perturb ? *o * (1 - part) : *o});              // a beta stays below 1
       *o = options_.back().perturbed;
     }
   }

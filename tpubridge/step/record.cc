@@ -1,234 +1,19 @@
-// From a recording to sources, targets and numbers.
+// From a recording to sources and targets, and the program of the call.
 #include "tpubridge/step/record.h"
 
-#include <cmath>
-#include <cstring>
-#include <map>
 #include <set>
-#include <unordered_set>
 
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/step/binder.h"
 
 namespace tpubridge::step {
 namespace {
 
 using trace::Value;
-
-bool same_geometry(const std::shared_ptr<const trace::Geometry>& a,
-                   const std::shared_ptr<const trace::Geometry>& b) {
-  return a == b || (a && b && *a == *b);
-}
-
-class Binder {
- public:
-  Binder(Recording& r, const std::vector<at::Tensor>& arguments, const GradientsBefore& gradients,
-         Recorded& out)
-      : r_(r), arguments_(arguments), out_(out) {
-    for (size_t i = 0; i < arguments.size(); ++i)
-      if (is_tpu(arguments[i])) argument_of_.try_emplace(&storage_of(arguments[i]), i);
-    for (size_t i = 0; i < gradients.all().size(); ++i)
-      if (const auto& b = gradients.all()[i]; is_tpu(b.gradient)) {
-        const Storage* s = &storage_of(b.gradient);
-        const auto* f = r.found_of(s);
-        // What a variable that was met late has now may have been made by the call.
-        if (!b.late || !f || f->value) slot_of_.try_emplace(s, i);
-      }
-    for (size_t i = 0; i < r.found.size(); ++i)
-      if (const auto& v = r.found[i].value; v && v->is_leaf())
-        found_of_.try_emplace({v.node(), v.index()}, i);
-    for (size_t i = 0; i < r.uploads.size(); ++i) upload_of_.try_emplace(r.uploads[i].leaf.node(), i);
-  }
-
-  // The source that gives this computed value at the next call.
-  size_t source(const trace::Node* node, uint32_t index) {
-    const auto [it, fresh] = sources_.try_emplace({node, index}, out_.sources.size());
-    if (fresh) out_.sources.push_back(make(node, index));
-    return it->second;
-  }
-
-  std::optional<size_t> argument(const Storage* s) const { return place(argument_of_, s); }
-  std::optional<size_t> slot(const Storage* s) const { return place(slot_of_, s); }
-
-  // The tensor as a view of a target or of a source.
-  Given given(const at::Tensor& t) {
-    Given g;
-    if (!t.defined()) return g;
-    if (!is_tpu(t)) {
-      trouble("it gives a tensor of the host");
-      return g;
-    }
-    if (t.is_conj() || t.is_neg()) trouble("it gives a tensor with a conjugate or negative bit");
-    g.sizes = t.sizes().vec();
-    g.strides = t.strides().vec();
-    g.offset = t.storage_offset();
-    g.dtype = t.scalar_type();
-    const Storage* s = &storage_of(t);
-    const auto it =
-        std::find_if(out_.targets.begin(), out_.targets.end(), [&](auto& x) { return x.identity == s; });
-    if (it != out_.targets.end()) {
-      g.kind = Given::Kind::target;
-      g.from = static_cast<size_t>(it - out_.targets.begin());
-      given_.insert(s);
-    } else if (const Value& v = s->slot.value(); v && v->is_leaf()) {
-      g.kind = Given::Kind::source;
-      g.from = source(v.node(), v.index());
-    } else {
-      trouble("it gives a tensor that was never written");
-    }
-    return g;
-  }
-  [[nodiscard]] bool is_given(const Storage* s) const { return given_.count(s) != 0; }
-
-  // A part of an argument, or of a tensor from outside.
-  HostSource host(const at::Tensor& t) {
-    HostSource h;
-    h.sizes = t.sizes().vec();
-    h.strides = t.strides().vec();
-    h.dtype = t.scalar_type();
-    h.offset = t.storage_offset();
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      const auto& a = arguments_[i];
-      if (!a.defined() || !a.device().is_cpu() || !a.is_alias_of(t)) continue;
-      if (a.scalar_type() != t.scalar_type()) trouble("it sees an argument of the host as another type");
-      h.argument = i;
-      h.offset -= a.storage_offset();
-      return h;
-    }
-    h.identity = t.storage().unsafeGetStorageImpl();
-    h.storage = weak(*h.identity);
-    if (t.is_conj() || t.is_neg()) trouble("it copies a tensor of the host with a conjugate or negative bit");
-    return h;
-  }
-
-  void trouble(std::string_view what) {
-    if (out_.trouble.empty()) out_.trouble = what;
-  }
-
- private:
-  static std::optional<size_t> place(const std::unordered_map<const Storage*, size_t>& map, const Storage* s) {
-    const auto it = map.find(s);
-    return it == map.end() ? std::nullopt : std::optional(it->second);
-  }
-
-  Source make(const trace::Node* node, uint32_t index) {
-    Source s;
-    s.shape = intern(node->shapes()[index]);
-    if (const auto it = found_of_.find({node, index}); it != found_of_.end()) {
-      const auto& f = r_.found[it->second];
-      s.geometry = f.geometry;
-      const auto alive = f.storage.lock();
-      s.identity = alive ? static_cast<Storage*>(alive.get()) : nullptr;
-      if (!alive) {
-        trouble("it uses a tensor that it also frees");
-      } else if (const auto a = argument(s.identity)) {
-        s.kind = Source::Kind::argument;
-        s.argument = *a;
-      } else if (const auto k = slot(s.identity)) {
-        s.kind = Source::Kind::gradient;
-        s.argument = *k;
-      } else {
-        s.storage = f.storage;
-      }
-      return s;
-    }
-    if (const auto it = upload_of_.find(node); it != upload_of_.end())
-      return uploaded(std::move(s), r_.uploads[it->second]);
-    trouble("part of it was computed before it ended (another thread synchronised the device)");
-    return s;
-  }
-
-  Source uploaded(Source s, const Recording::Upload& u) {
-    s.sizes = u.sizes;
-    s.dtype = u.dtype;
-    if (r_.host.of(u.host) != HostOrigin::outside) {  // a literal, or it is in trouble already
-      s.kind = Source::Kind::constant;
-      s.value = u.leaf;
-      s.content = host_elements(u.host, u.sizes, u.dtype);
-      return s;
-    }
-    s.kind = Source::Kind::host;
-    s.host = host(u.host);
-    return s;
-  }
-
-  using Output = std::pair<const trace::Node*, uint32_t>;
-  Recording& r_;
-  const std::vector<at::Tensor>& arguments_;
-  Recorded& out_;
-  std::unordered_map<const Storage*, size_t> argument_of_, slot_of_;
-  std::unordered_set<const Storage*> given_;
-  std::map<Output, size_t> found_of_, sources_;
-  std::unordered_map<const trace::Node*, size_t> upload_of_;
-};
-
-std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
-  for (const auto* n : graph.nodes)
-    for (const auto& o : n->operands())
-      if (o.node() == number) return n->op()->name;
-  return "?";
-}
-
-// Whether a number of the trace is this one, as far as the arithmetic of two compilers can tell.
-bool same_number(double a, double b) { return a == b || std::abs(a - b) <= 4e-15 * std::abs(a); }
-
-// Numbers of the optimizers are told by the perturbed options: see OptimizerWatch.
-class NumberBinder {
- public:
-  NumberBinder(const Recording& r, const Recorded& out, const Recorded* before) {
-    for (size_t i = 0; i < r.drawn.size(); ++i)
-      for (const auto& [seed, offset] : r.drawn[i].numbers) {
-        known_[seed.node()] = {NumberSource::Kind::seed, i, {}, {}};
-        known_[offset.node()] = {NumberSource::Kind::offset, i, {}, {}};
-      }
-    for (size_t i = 0; i < r.fed.size(); ++i)
-      known_[r.fed[i].number.node()] = {NumberSource::Kind::fed, i, {}, {}};
-    for (const auto& o : out.optimizers) {
-      plain_.insert(plain_.end(), o.plain.begin(), o.plain.end());
-      perturbed_.insert(perturbed_.end(), o.perturbed.begin(), o.perturbed.end());
-    }
-    perturbs_ = plain_ != perturbed_;
-    if (before)
-      for (const auto& n : before->numbers) before_.insert(n.value.real);
-  }
-
-  // True where it can only be the step's own arithmetic over perturbed options.
-  bool bind(const trace::Graph& graph, Recorded& out) {
-    bool polluted = false;
-    out.plain = plain_;
-    for (const auto* n : graph.numbers) {
-      NumberSource s;
-      if (const auto it = known_.find(n); it != known_.end()) s = it->second;
-      if (s.kind == NumberSource::Kind::constant && n->number().dtype != DType::s64 && perturbs_)
-        polluted |= follow(s, *const_cast<trace::Node*>(n));
-      s.value = n->number();
-      s.user = user_of(graph, n);
-      out.numbers.push_back(std::move(s));
-    }
-    return polluted;
-  }
-
- private:
-  bool follow(NumberSource& s, trace::Node& n) const {
-    const double v = n.number().real;
-    for (size_t j = 0; j < perturbed_.size(); ++j) {
-      if (perturbed_[j] == plain_[j] || !std::isfinite(v) || !same_number(v, perturbed_[j])) continue;
-      s.kind = NumberSource::Kind::optimizer;
-      s.index = j;
-      n.set_number(plain_[j]);  // it must run with the true options
-      return false;
-    }
-    return !before_.count(v) && !std::isnan(v);
-  }
-
-  std::unordered_map<const trace::Node*, NumberSource> known_;
-  std::vector<double> plain_, perturbed_;
-  std::set<double> before_;
-  bool perturbs_ = false;
-};
 
 // A result as data, whatever node gave it.
 trace::SpecPtr data_spec(const Value& root) {
@@ -252,7 +37,8 @@ void bind_captured(Recorded& out, const Recording& r, const std::vector<at::Tens
     const bool changed = !seen.facts.hold(*t);
     if (const auto it = argument_of.find(t.get()); it != argument_of.end()) {
       out.argument_writes[it->second] = written;
-      if (changed && out.trouble.empty()) out.trouble = "it changes what one of its arguments is (sizes, requires_grad)";
+      if (changed && out.trouble.empty())
+        out.trouble = "it changes what one of its arguments is (sizes, requires_grad)";
       continue;
     }
     if (is_tpu(tensor)) {
@@ -296,7 +82,7 @@ void bind_gradients(Recorded& out, const Recording& r, const std::vector<at::Ten
               : now.defined()     ? GradientSlot::End::assigned
                                   : GradientSlot::End::cleared;
       // One that was thrown away unseen would have been so whatever it was.
-      s.start = !before.defined()                                  ? GradientSlot::Start::undefined
+      s.start = !before.defined()                             ? GradientSlot::Start::undefined
                 : touched || s.end == GradientSlot::End::same ? GradientSlot::Start::defined
                                                               : GradientSlot::Start::any;
       if (s.end == GradientSlot::End::assigned) {
@@ -414,37 +200,6 @@ at::Tensor HostSource::get(const std::vector<at::Tensor>& arguments) const {
   return at::empty({0}, at::TensorOptions(dtype)).set_(c10::Storage(alive), offset, sizes, strides);
 }
 
-bool HostSource::same(const HostSource& o) const {
-  return argument == o.argument && identity == o.identity && sizes == o.sizes && strides == o.strides &&
-         offset == o.offset && dtype == o.dtype;
-}
-
-bool Source::same(const Source& o) const {
-  if (kind != o.kind || shape != o.shape || !same_geometry(geometry, o.geometry)) return false;
-  if (kind == Kind::captured) return identity == o.identity;
-  if (kind == Kind::argument || kind == Kind::gradient) return argument == o.argument;
-  if (sizes != o.sizes || dtype != o.dtype) return false;
-  if (kind == Kind::host) return host.same(o.host);
-  return std::memcmp(content.const_data_ptr(), o.content.const_data_ptr(), content.nbytes()) == 0;
-}
-
-bool Target::same(const Target& o) const {
-  return kind == o.kind && argument == o.argument && is_root == o.is_root && from == o.from &&
-         bytes == o.bytes && same_geometry(geometry, o.geometry) &&
-         (kind != Kind::captured || identity == o.identity);
-}
-
-bool GradientSlot::same(const GradientSlot& o) const {
-  if (late || o.late) return variable == o.variable;
-  // Thrown away unseen, and not there: the same, but for what shows.
-  const bool starts = start == o.start || start == Start::any || o.start == Start::any;
-  const auto shows = [](const GradientSlot& s) {
-    return s.end == End::same && s.start == Start::undefined ? End::cleared : s.end;
-  };
-  return variable == o.variable && starts && (end == o.end || (start != o.start && shows(*this) == shows(o))) &&
-         given == o.given && requires_grad == o.requires_grad;
-}
-
 Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                      const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
                      std::vector<FollowedOptimizer> optimizers, const Recorded* before) {
@@ -516,7 +271,7 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
   bind_gradients(out, r, arguments, gradients, binder);
   bind_captured(out, r, arguments, binder);
   check_escapes(out, binder);
-  out.polluted = NumberBinder(r, out, before).bind(graph, out);
+  out.polluted = bind_numbers(r, graph, before, out);
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
   for (auto& f : r.fed) {
     FedNumber fed{std::move(f.ask), {}};
@@ -557,58 +312,6 @@ void compute(Recording& r, Ended& ended, Ending ending) {
     throw;
   }
   if (ending.only_compile) released.put_back();
-}
-
-namespace {
-
-std::string shown(const trace::Number& n) {
-  return std::to_string(n.dtype == DType::s64 ? static_cast<double>(n.integer) : n.real);
-}
-
-// Before: a number of the plain options. Now: told by the perturbed ones.
-bool became_known(const Recorded& before, const NumberSource& a, const NumberSource& b) {
-  return a.kind == NumberSource::Kind::constant && b.kind == NumberSource::Kind::optimizer &&
-         b.index < before.plain.size() && same_number(a.value.real, before.plain[b.index]);
-}
-
-}  // namespace
-
-std::string difference(const Recorded& before, Recorded& now) {
-  if (!now.trouble.empty()) return now.trouble;
-  auto lists_differ = [](const auto& a, const auto& b) {
-    return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) { return x.same(y); });
-  };
-  if (before.hash != now.hash) return "its ops or shapes differed from one call to the next";
-  if (lists_differ(before.sources, now.sources)) return "it read other tensors than in the call before";
-  if (lists_differ(before.targets, now.targets) || before.returned != now.returned)
-    return "it wrote or returned other tensors than in the call before";
-  // Variables that were met later stand at the end.
-  for (size_t i = 0; i < now.slots.size(); ++i) {
-    if (now.slots[i].late) return "it met a parameter for the first time";
-    if (i < before.slots.size() && !now.slots[i].same(before.slots[i]))
-      return "it did something else to a gradient than in the call before";
-  }
-  for (size_t i = 0; i < now.numbers.size(); ++i) {
-    const auto &a = before.numbers[i], &b = now.numbers[i];
-    if (became_known(before, a, b)) continue;
-    if (a.kind != b.kind || a.index != b.index) return "a number of " + b.user + " came from somewhere else";
-    if (a.kind != NumberSource::Kind::constant) continue;
-    if (a.value.real != b.value.real || a.value.integer != b.value.integer)
-      return "a number of " + b.user + " changed on the host from " + shown(a.value) + " to " +
-             shown(b.value) +
-             " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of its)";
-  }
-  now.wasted = before.wasted;
-  if (std::string why = merge_windows(before.windows, now.windows, now.wasted); !why.empty()) return why;
-  for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
-    now.argument_varies[i] =
-        before.argument_varies[i] || before.argument_identities[i] != now.argument_identities[i];
-  for (size_t i = 0; i < now.slots.size() && i < before.slots.size(); ++i) {
-    now.slot_varies[i] = before.slot_varies[i] || before.slots[i].found != now.slots[i].found;
-    if (before.slots[i].start == GradientSlot::Start::any && !before.slots[i].late)
-      now.slots[i].start = GradientSlot::Start::any, now.slots[i].end = before.slots[i].end;
-  }
-  return {};
 }
 
 }  // namespace tpubridge::step

@@ -36,10 +36,10 @@ struct Source {
   std::shared_ptr<const trace::Geometry> geometry;  // of the storage's value
   const Shape* shape = nullptr;                     // interned
   HostSource host;
-  std::vector<int64_t> sizes;                       // host: what it is expanded to
-  c10::ScalarType dtype = c10::ScalarType::Float;   // and converted
-  trace::Value value;                               // constant
-  at::Tensor content;                               // the same on the host, to compare
+  std::vector<int64_t> sizes;                      // host: what it is expanded to
+  c10::ScalarType dtype = c10::ScalarType::Float;  // and converted
+  trace::Value value;                              // constant
+  at::Tensor content;                              // the same on the host, to compare
 
   [[nodiscard]] bool same(const Source& other) const;
 };
@@ -77,13 +77,13 @@ struct GradientSlot {
   Variable variable;
   Start start = Start::any;
   End end = End::same;
-  TensorFacts facts;            // of the one that it must find
-  size_t bytes = 0;             // of its storage
+  TensorFacts facts;                 // of the one that it must find
+  size_t bytes = 0;                  // of its storage
   WeakStorage found = no_storage();  // the one that it found
-  Given given;                  // assigned: the new one
-  bool requires_grad = false;   // of the new one
-  uint32_t version = 0;         // of the new one; same: what is added to it
-  bool late = false;            // only its end is known
+  Given given;                       // assigned: the new one
+  bool requires_grad = false;        // of the new one
+  uint32_t version = 0;              // of the new one; same: what is added to it
+  bool late = false;                 // only its end is known
 
   [[nodiscard]] bool same(const GradientSlot& other) const;
 };
@@ -140,8 +140,8 @@ struct Recorded {
   std::vector<bool> argument_varies, slot_varies;
   std::vector<Window> windows;  // of what the function captures
   int wasted = 0;               // calls that were traced because of them, for nothing
-  std::string trouble;   // not empty: it cannot be replayed, and why
-  bool polluted = false;  // numbers that the step itself made of perturbed options: it must run again
+  std::string trouble;          // not empty: it cannot be replayed, and why
+  bool polluted = false;        // numbers that the step itself made of perturbed options: it must run again
 };
 
 // Tensors that a recorded call may not look at, but takes or hands through.

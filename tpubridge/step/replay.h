@@ -8,6 +8,9 @@
 
 namespace tpubridge::step {
 
+// Work that waits for memory: the next one is asked for while this one is done.
+inline constexpr size_t kAhead = 6;
+
 class Replay {
  public:
   // `runner`: of a program over several devices; it must outlive this.
@@ -64,8 +67,8 @@ class Replay {
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
   bool numbers_vary_ = false;
-  std::vector<bool> donated_;  // per leaf: the program takes it over
-  std::vector<bool> spare_;    // per leaf: the call overwrites it
+  std::vector<bool> donated_;              // per leaf: the program takes it over
+  std::vector<bool> spare_;                // per leaf: the call overwrites it
   std::vector<size_t> uses_;               // targets per root
   std::vector<Known> known_;               // per source
   std::vector<size_t> captured_, others_;  // sources
@@ -92,11 +95,11 @@ class Replay {
   std::vector<Fixed> fixed_;  // numbers of the optimizers that could not be told from constants
   struct Gradient {
     c10::TensorImpl* variable = nullptr;
-    Storage* storage = nullptr;        // of the gradient that was checked last
+    Storage* storage = nullptr;       // of the gradient that was checked last
     WeakStorage held = no_storage();  // its address is not used again
   };
-  std::vector<Gradient> gradients_;     // per slot
-  std::vector<size_t> new_storages_;    // slots whose gradient is another than at the call before
+  std::vector<Gradient> gradients_;   // per slot
+  std::vector<size_t> new_storages_;  // slots whose gradient is another than at the call before
   // State: a source's storage gets the new buffer in the place of the old one.
   struct InPlace {
     size_t source, root;

@@ -1,0 +1,97 @@
+// Whether two recorded calls are alike.
+#include <cstring>
+
+#include "tpubridge/step/binder.h"
+
+namespace tpubridge::step {
+namespace {
+
+bool same_geometry(const std::shared_ptr<const trace::Geometry>& a,
+                   const std::shared_ptr<const trace::Geometry>& b) {
+  return a == b || (a && b && *a == *b);
+}
+
+std::string shown(const trace::Number& n) {
+  return std::to_string(n.dtype == DType::s64 ? static_cast<double>(n.integer) : n.real);
+}
+
+// Before: a number of the plain options. Now: told by the perturbed ones.
+bool became_known(const Recorded& before, const NumberSource& a, const NumberSource& b) {
+  return a.kind == NumberSource::Kind::constant && b.kind == NumberSource::Kind::optimizer &&
+         b.index < before.plain.size() && same_number(a.value.real, before.plain[b.index]);
+}
+
+}  // namespace
+
+bool HostSource::same(const HostSource& o) const {
+  return argument == o.argument && identity == o.identity && sizes == o.sizes && strides == o.strides &&
+         offset == o.offset && dtype == o.dtype;
+}
+
+bool Source::same(const Source& o) const {
+  if (kind != o.kind || shape != o.shape || !same_geometry(geometry, o.geometry)) return false;
+  if (kind == Kind::captured) return identity == o.identity;
+  if (kind == Kind::argument || kind == Kind::gradient) return argument == o.argument;
+  if (sizes != o.sizes || dtype != o.dtype) return false;
+  if (kind == Kind::host) return host.same(o.host);
+  return std::memcmp(content.const_data_ptr(), o.content.const_data_ptr(), content.nbytes()) == 0;
+}
+
+bool Target::same(const Target& o) const {
+  return kind == o.kind && argument == o.argument && is_root == o.is_root && from == o.from &&
+         bytes == o.bytes && same_geometry(geometry, o.geometry) &&
+         (kind != Kind::captured || identity == o.identity);
+}
+
+bool GradientSlot::same(const GradientSlot& o) const {
+  if (late || o.late) return variable == o.variable;
+  // Thrown away unseen, and not there: the same, but for what shows.
+  const bool starts = start == o.start || start == Start::any || o.start == Start::any;
+  const auto shows = [](const GradientSlot& s) {
+    return s.end == End::same && s.start == Start::undefined ? End::cleared : s.end;
+  };
+  return variable == o.variable && starts &&
+         (end == o.end || (start != o.start && shows(*this) == shows(o))) && given == o.given &&
+         requires_grad == o.requires_grad;
+}
+
+std::string difference(const Recorded& before, Recorded& now) {
+  if (!now.trouble.empty()) return now.trouble;
+  auto lists_differ = [](const auto& a, const auto& b) {
+    return !std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) { return x.same(y); });
+  };
+  if (before.hash != now.hash) return "its ops or shapes differed from one call to the next";
+  if (lists_differ(before.sources, now.sources)) return "it read other tensors than in the call before";
+  if (lists_differ(before.targets, now.targets) || before.returned != now.returned)
+    return "it wrote or returned other tensors than in the call before";
+  // Variables that were met later stand at the end.
+  for (size_t i = 0; i < now.slots.size(); ++i) {
+    if (now.slots[i].late) return "it met a parameter for the first time";
+    if (i < before.slots.size() && !now.slots[i].same(before.slots[i]))
+      return "it did something else to a gradient than in the call before";
+  }
+  for (size_t i = 0; i < now.numbers.size(); ++i) {
+    const auto &a = before.numbers[i], &b = now.numbers[i];
+    if (became_known(before, a, b)) continue;
+    if (a.kind != b.kind || a.index != b.index) return "a number of " + b.user + " came from somewhere else";
+    if (a.kind != NumberSource::Kind::constant) continue;
+    if (a.value.real != b.value.real || a.value.integer != b.value.integer)
+      return "a number of " + b.user + " changed on the host from " + shown(a.value) + " to " +
+             shown(b.value) +
+             " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
+             "its)";
+  }
+  now.wasted = before.wasted;
+  if (std::string why = merge_windows(before.windows, now.windows, now.wasted); !why.empty()) return why;
+  for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
+    now.argument_varies[i] =
+        before.argument_varies[i] || before.argument_identities[i] != now.argument_identities[i];
+  for (size_t i = 0; i < now.slots.size() && i < before.slots.size(); ++i) {
+    now.slot_varies[i] = before.slot_varies[i] || before.slots[i].found != now.slots[i].found;
+    if (before.slots[i].start == GradientSlot::Start::any && !before.slots[i].late)
+      now.slots[i].start = GradientSlot::Start::any, now.slots[i].end = before.slots[i].end;
+  }
+  return {};
+}
+
+}  // namespace tpubridge::step
