@@ -6,7 +6,7 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan fuzz-steps format lint clean deps configure
+.PHONY: help demo test build bench bench-peers aot asan tsan fuzz-steps format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
+	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
 deps:
@@ -67,6 +68,14 @@ bench-peers: deps
 # The torch-free library: libtorch itself is not built for the sanitizers.
 asan:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)-asan CMAKE_FLAGS="-DTPUBRIDGE_SANITIZE=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
+
+# Our own code alone: libtorch and the plugin are not built for it (tests/tsan.supp).
+TSAN_TESTS = test_trace test_exec test_cache test_step
+tsan: BUILD := $(BUILD)-tsan
+tsan: CMAKE_FLAGS += -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF
+tsan: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target $(TSAN_TESTS)
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R '^($(subst $() ,|,$(TSAN_TESTS)))$$'
 
 SOURCES = $$(git ls-files '*.h' '*.cc')
 format:

@@ -235,7 +235,7 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
 
   ended.graph = trace::collect(std::move(roots));
   const trace::Graph& graph = ended.graph;
-  out.hash = graph.hash;
+  out.outline = trace::outline_of(graph);
   for (const auto& leaf : graph.leaves) binder.source(leaf.node, leaf.index);
   out.leaves = out.sources.size();
   for (const auto& root : graph.roots) out.results.push_back(data_spec(root));

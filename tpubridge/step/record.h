@@ -7,6 +7,7 @@
 #include "tpubridge/step/gradients.h"
 #include "tpubridge/step/optimizers.h"
 #include "tpubridge/step/runner.h"
+#include "tpubridge/trace/outline.h"
 
 namespace tpubridge::step {
 
@@ -115,7 +116,7 @@ struct FedNumber {
 };
 
 struct Recorded {
-  std::array<uint64_t, 2> hash{};
+  trace::Outline outline;  // of the program
   int device = 0;
   std::shared_ptr<const exec::Compiled> compiled;
   std::vector<Source> sources;  // the first ones are the leaves of the graph, in order
