@@ -62,8 +62,23 @@ TEST(Models, MlpTrainsWithLbfgs) {
   EXPECT_FALSE(testing::Test::HasFailure());
 }
 
-// The search reads losses on the host and may take a way that it did not take before: another program.
+class DefaultType {
+ public:
+  explicit DefaultType(torch::ScalarType t) : before_(torch::get_default_dtype()) {
+    torch::set_default_dtype(c10::scalarTypeToTypeMeta(t));
+  }
+  ~DefaultType() { torch::set_default_dtype(before_); }
+  DefaultType(const DefaultType&) = delete;
+  DefaultType& operator=(const DefaultType&) = delete;
+
+ private:
+  caffe2::TypeMeta before_;
+};
+
+// The search reads losses on the host and may take a way that it did not take before: another program. In
+// f64: a last bit of f32 can decide which way it takes.
 TEST(Models, MlpTrainsWithLbfgsAndItsLineSearch) {
+  const DefaultType wide(torch::kDouble);
   Training t =
       mlp_with_lbfgs(optim::LBFGSOptions(0.5).max_iter(2).history_size(3).line_search_fn("strong_wolfe"));
   t.same_programs = false;

@@ -115,7 +115,7 @@ TEST(Train, TheDeviceFailsInTheMiddle) {
   EXPECT_EQ(lost.json()["step"], 20);
   EXPECT_EQ(lost.json()["loss"], whole.json()["loss"]);
   EXPECT_THAT(read_file(folder.path() / "lost.jsonl"), HasSubstr("went back"));
-  const auto full = train("fail=execute_oom:after=15", "full");
+  const auto full = train("fail=execute_oom:after=15:times=2", "full");
   ASSERT_EQ(full.code, 0) << full.out << full.err;
   EXPECT_NEAR(full.json()["loss"].get<double>(), whole.json()["loss"].get<double>(), 1e-4);
   EXPECT_THAT(read_file(folder.path() / "full.jsonl"), HasSubstr("out_of_memory"));

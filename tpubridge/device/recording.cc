@@ -178,6 +178,8 @@ bool Recording::host_read(std::string_view what) {
 void Recording::undo() {
   for (auto f = undo_.rbegin(); f != undo_.rend(); ++f) (*f)();
   undo_.clear();
+  for (const auto& s : seen)
+    if (const auto t = s.tensor.lock()) set_version(*t, s.version);
   for (const auto& f : found) {
     const auto alive = f.storage.lock();
     if (!alive) continue;

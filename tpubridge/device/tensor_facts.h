@@ -54,11 +54,13 @@ inline TensorFacts::TensorFacts(const at::Tensor& t)
 [[nodiscard]] inline uint32_t version_of(const c10::TensorImpl& t) {
   return t.version_counter().enabled() ? t.version_counter().current_version() : 0;
 }
-inline void add_to_version(c10::TensorImpl& t, uint32_t more) {
-  if (more == 0 || !t.version_counter().enabled()) return;
+inline void set_version(c10::TensorImpl& t, int64_t version) {
+  if (!t.version_counter().enabled()) return;
   // The counter is shared by the tensor's views; a copy of the handle would cost two atomics.
-  auto& counter = const_cast<c10::VariableVersion&>(t.version_counter());
-  counter.set_version(static_cast<int64_t>(counter.current_version()) + more);
+  const_cast<c10::VariableVersion&>(t.version_counter()).set_version(version);
+}
+inline void add_to_version(c10::TensorImpl& t, uint32_t more) {
+  if (more != 0) set_version(t, static_cast<int64_t>(version_of(t)) + more);
 }
 
 }  // namespace tpubridge::device

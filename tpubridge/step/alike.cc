@@ -81,8 +81,7 @@ std::string difference(const Recorded& before, Recorded& now) {
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
              "its)";
   }
-  now.wasted = before.wasted;
-  if (std::string why = merge_windows(before.windows, now.windows, now.wasted); !why.empty()) return why;
+  if (std::string why = merge_windows(before.windows, now.windows); !why.empty()) return why;
   for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
     now.argument_varies[i] =
         before.argument_varies[i] || before.argument_identities[i] != now.argument_identities[i];

@@ -121,15 +121,17 @@ std::vector<uint64_t> words_at(uintptr_t from, size_t most) {
 
 bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
 
-// Which bytes of the word hold a number of the trace.
-uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers) {
-  if (numbers.empty()) return 0;
+// Which bytes of the word hold a number of the trace. 1 and -1 are parts of programs, and may be numbers all
+// the same. On the stack other variables lie beside: only what no other is likely to hold counts.
+uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers, bool stack) {
   auto known = [&](double v) { return std::isfinite(v) && numbers.count(v) != 0; };
   double d;
   int64_t i;
   std::memcpy(&d, &word, kWord);
   std::memcpy(&i, &word, kWord);
-  if (known(d) || (std::abs(i) < (int64_t{1} << 53) && known(static_cast<double>(i)))) return ~uint64_t{0};
+  if (d == 1 || d == -1 || (d != 0 && known(d))) return ~uint64_t{0};
+  if (stack || numbers.empty() || i == 0) return 0;
+  if (i > -(int64_t{1} << 53) && i < (int64_t{1} << 53) && known(static_cast<double>(i))) return ~uint64_t{0};
   uint64_t mask = 0;
   for (int half = 0; half < 2; ++half) {
     const auto bits = static_cast<uint32_t>(word >> (32 * half));
@@ -137,7 +139,7 @@ uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers) {
     int32_t n;
     std::memcpy(&f, &bits, sizeof f);
     std::memcpy(&n, &bits, sizeof n);
-    if (known(f) || known(n)) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
+    if (bits != 0 && (known(f) || known(n))) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
   }
   return mask;
 }
@@ -149,22 +151,17 @@ uint64_t bytes_that_differ(uint64_t a, uint64_t b) {
   return out;
 }
 
-// So many calls may be traced because of memory that turns out not to matter.
-constexpr int kPatience = 4;
-
 }  // namespace
 
 void Window::trim() {
   while (!masks.empty() && masks.back() == 0) {
     masks.pop_back();
     values.pop_back();
-    known.pop_back();
   }
   size_t first = 0;
   while (first < masks.size() && masks[first] == 0) ++first;
   masks.erase(masks.begin(), masks.begin() + static_cast<int64_t>(first));
   values.erase(values.begin(), values.begin() + static_cast<int64_t>(first));
-  known.erase(known.begin(), known.begin() + static_cast<int64_t>(first));
   begin += static_cast<uint32_t>(first * kWord);
 }
 
@@ -175,28 +172,29 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
     return wanted.tensors.count(reinterpret_cast<const void*>(word)) !=
            0;  // NOLINT(performance-no-int-to-ptr)
   };
-  // `raw`: words that are nothing known count too.
-  auto window = [&](Window w, const std::vector<uint64_t>& words, bool raw) {
-    w.values = words;
-    for (const uint64_t word : words) {
-      const uint64_t number = raw ? number_in(word, wanted.numbers) : 0;
-      const bool tensor = is_tensor(word);
-      w.known.push_back(tensor || number != 0);
-      w.masks.push_back(raw || tensor ? ~uint64_t{0} : 0);
-    }
+  auto add = [&](Window w) {
     w.trim();
     if (!w.masks.empty()) out.push_back(std::move(w));
   };
   const auto object = words_at(reinterpret_cast<uintptr_t>(object_), std::min(kWords, bytes_ / kWord));
-  window({}, object, true);
+  add({.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
   for (uint32_t w = 0; w < object.size(); ++w) {
     if (!is_address(object[w]) || is_tensor(object[w])) continue;
-    const auto near = words_at(object[w], kNear);
-    window({.hops = 1, .word = w}, near, true);
-    for (uint32_t i = 0; i < near.size(); ++i)
-      if (is_address(near[i]) && near[i] % kWord == 0 && !is_tensor(near[i]))
-        window({.hops = 2, .word = w, .offset = static_cast<uint32_t>(i * kWord)}, words_at(near[i], kFar),
-               false);
+    Window near{.hops = 1, .word = w, .values = words_at(object[w], kNear)};
+    const bool stack = on_stack(object[w], kWord);
+    for (size_t i = 0; i < near.values.size(); ++i) {
+      const bool all = i == 0 || is_tensor(near.values[i]);
+      near.masks.push_back(all ? ~uint64_t{0} : number_in(near.values[i], wanted.numbers, stack));
+    }
+    for (uint32_t i = 0; i < near.values.size(); ++i) {
+      const uint64_t to = near.values[i];
+      if (!is_address(to) || to % kWord != 0 || is_tensor(to)) continue;
+      Window far{
+          .hops = 2, .word = w, .offset = static_cast<uint32_t>(i * kWord), .values = words_at(to, kFar)};
+      for (const uint64_t word : far.values) far.masks.push_back(is_tensor(word) ? ~uint64_t{0} : 0);
+      add(std::move(far));
+    }
+    add(std::move(near));
   }
   return out;
 }
@@ -243,38 +241,27 @@ bool Closure::hold(const std::vector<Window>& windows) const {
 
 Closure Closure::current() { return current_closure; }
 
-std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now, int& wasted) {
-  bool for_nothing = false;
+std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now) {
   for (Window& w : now) {
     const auto old =
         std::find_if(before.begin(), before.end(), [&](const Window& o) { return o.same_way(w); });
     for (size_t i = 0; i < w.masks.size(); ++i) {
-      const int64_t k =
-          old == before.end()
-              ? -1
-              : static_cast<int64_t>(i) + (static_cast<int64_t>(w.begin) - static_cast<int64_t>(old->begin)) /
-                                              static_cast<int64_t>(kWord);
-      if (k < 0 || k >= static_cast<int64_t>(old->masks.size())) {
+      const size_t at = w.begin / kWord + i;  // behind the last pointer
+      const size_t from = old == before.end() ? 0 : old->begin / kWord;
+      if (old == before.end() || at < from || at - from >= old->masks.size()) {
         w.masks[i] = 0;
         continue;
       }
-      const uint64_t was = old->values[static_cast<size_t>(k)];
-      w.masks[i] &= old->masks[static_cast<size_t>(k)];
+      const uint64_t was = old->values[at - from];
+      w.masks[i] &= old->masks[at - from];
       const uint64_t differ = bytes_that_differ(w.values[i], was) & w.masks[i];
-      if (differ == 0) continue;
-      for_nothing = true;
       // A variable has one byte at least: the first. Of the object itself, all but pointers.
-      if ((w.hops == 1 && w.begin + i == 0 && (differ & 0xFF)) ||
-          (w.hops == 0 && !(is_address(w.values[i]) && is_address(was))))
+      if ((w.hops == 1 && at == 0 && (differ & 0xFF)) ||
+          (w.hops == 0 && differ && !(is_address(w.values[i]) && is_address(was))))
         return "a variable that it captures changes from call to call (pass it as an argument, or make it in "
                "the step)";
       w.masks[i] &= ~differ;
     }
-  }
-  wasted += for_nothing ? 1 : 0;
-  for (Window& w : now) {
-    for (size_t i = 0; i < w.masks.size() && wasted > kPatience; ++i)
-      if (!w.known[i] && !(w.hops == 0 || w.begin + i == 0)) w.masks[i] = 0;
     w.trim();
   }
   std::erase_if(now, [](const Window& w) { return w.masks.empty(); });

@@ -3,8 +3,9 @@
 // so a variable that names another tensor, or holds another number, than when a call was recorded is noticed
 // there, though no op tells of it.
 //
-// It is a second net, not the first: types are not known there, so it looks at what lies near, and learns
-// what does not matter.
+// It is a second net, not the first: types are not known there. What a word of the object points to begins
+// with a variable; behind that only tensors and numbers of the trace are looked at, and what changes without
+// changing the trace is forgotten.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,6 @@ struct Window {
   uint32_t word = 0, offset = 0;  // where the pointers stand: in the object, and behind the first
   uint32_t begin = 0;             // of the words, in bytes, behind the last pointer
   std::vector<uint64_t> values = {}, masks = {};
-  std::vector<bool> known = {};  // a tensor or a number of the trace: else it may be anything
 
   [[nodiscard]] bool same_way(const Window& o) const {
     return hops == o.hops && word == o.word && offset == o.offset;
@@ -56,10 +56,8 @@ class Closure {
 };
 
 // Of two recorded calls that were alike, what the later one leaves to be looked at. What changed between them
-// does not count any more, unless it is surely a variable of the function: then it says so. `wasted` counts
-// the calls that were traced for nothing; after some, only what is known counts.
-[[nodiscard]] std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now,
-                                        int& wasted);
+// does not count any more, unless it is surely a variable of the function: then it says so.
+[[nodiscard]] std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now);
 
 class ClosureScope {
  public:

@@ -262,8 +262,8 @@ struct Engine::Impl {
       std::vector<FollowedOptimizer> followed;
       for (const auto& o : t.optimizers)
         if (o.has_numbers()) followed.push_back(o.followed());
-      Ended ended =
-          bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed), before);
+      Ended ended = bind_recording(*t.recording, arguments, t.results, t.gradients, std::move(followed),
+                                   before, at::GradMode::is_enabled() || !t.optimizers.empty());
       ended.recorded.polluted &= !t.lr_was_set;
       ended.recorded.windows = Closure::current().windows(wanted(ended.recorded));
       if (!ended.recorded.polluted) compute(*t.recording, ended, {runner.get(), only_compile});

@@ -13,6 +13,7 @@ void GradientsBefore::restore() const {
     if (b.late) continue;
     at::Tensor& now = b.variable.unsafeGetTensorImpl()->mutable_grad();
     if (!now.is_same(b.gradient)) now = b.gradient;
+    if (now.defined()) set_version(*now.unsafeGetTensorImpl(), b.version);
   }
 }
 

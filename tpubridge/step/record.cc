@@ -54,8 +54,8 @@ void bind_captured(Recorded& out, const Recording& r, const std::vector<at::Tens
 
 // What became of each gradient.
 void bind_gradients(Recorded& out, const Recording& r, const std::vector<at::Tensor>& arguments,
-                    const GradientsBefore& gradients, Binder& binder) {
-  bool any = r.backward || !out.optimizers.empty();
+                    const GradientsBefore& gradients, Binder& binder, bool any) {
+  any |= r.backward || !out.optimizers.empty();
   for (const auto& b : gradients.all()) {
     const at::Tensor& now = b.variable.unsafeGetTensorImpl()->grad();
     any |= !now.is_same(b.gradient) || (is_tpu(b.gradient) && r.found_of(&storage_of(b.gradient)));
@@ -202,7 +202,8 @@ at::Tensor HostSource::get(const std::vector<at::Tensor>& arguments) const {
 
 Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                      const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
-                     std::vector<FollowedOptimizer> optimizers, const Recorded* before) {
+                     std::vector<FollowedOptimizer> optimizers, const Recorded* before,
+                     bool gradients_matter) {
   Ended ended;
   Recorded& out = ended.recorded;
   r.found_zeros(returned);
@@ -268,7 +269,7 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
     out.targets.push_back(std::move(t));
   }
   for (const auto& t : returned) out.returned.push_back(binder.given(t));
-  bind_gradients(out, r, arguments, gradients, binder);
+  bind_gradients(out, r, arguments, gradients, binder, gradients_matter);
   bind_captured(out, r, arguments, binder);
   check_escapes(out, binder);
   out.polluted = bind_numbers(r, graph, before, out);

@@ -140,7 +140,6 @@ struct Recorded {
   std::vector<const c10::StorageImpl*> argument_identities;  // of these
   std::vector<bool> argument_varies, slot_varies;
   std::vector<Window> windows;  // of what the function captures
-  int wasted = 0;               // calls that were traced because of them, for nothing
   std::string trouble;          // not empty: it cannot be replayed, and why
   bool polluted = false;        // numbers that the step itself made of perturbed options: it must run again
 };
@@ -160,10 +159,12 @@ struct Ended {
   trace::Graph graph;
 };
 // Works out how it can be done again. Under exec's mutex, as long as the result is used. `before`: the
-// recorded call before this one, if there is one.
+// recorded call before this one, if there is one. `gradients_matter`: it may clear or look for gradients,
+// though none was seen.
 [[nodiscard]] Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                                    const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
-                                   std::vector<FollowedOptimizer> optimizers, const Recorded* before);
+                                   std::vector<FollowedOptimizer> optimizers, const Recorded* before,
+                                   bool gradients_matter);
 // Computes what the call left pending. Where it only compiles, or throws, the recording can be undone.
 void compute(Recording& r, Ended& ended, Ending ending);
 // Why the later of two calls cannot stand for the next; empty where it can. What both together prove is

@@ -2,6 +2,7 @@
 #include "tpubridge/step/replay.h"
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/base/log.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/generator.h"
 #include "tpubridge/exec/in_flight.h"
@@ -154,7 +155,10 @@ void Replay::execute() {
     run();
   } catch (const Error& e) {
     // With the memory of gradients that the call throws away it may do.
-    if (e.code() != Code::resource_exhausted || find_thrown_away() == 0) throw;
+    const int64_t released = e.code() == Code::resource_exhausted ? find_thrown_away() : 0;
+    if (released == 0) throw;
+    exec::check_memory(r_.device, compiled.needs - released, "a compiled step");
+    log::warn("step.gradients_given_up", {{"bytes", std::to_string(released)}, {"cause", e.what()}});
     for (Storage* s : thrown_away_) s->slot.set(Value());
     try {
       run();
@@ -320,8 +324,7 @@ void Replay::put_gradients(const std::vector<at::Tensor>& arguments) {
         g = make(s.given, arguments);
         if (s.requires_grad) g.requires_grad_(true);
       }
-      auto counter = g.unsafeGetTensorImpl()->version_counter();
-      if (counter.enabled()) counter.set_version(s.version);
+      set_version(*g.unsafeGetTensorImpl(), s.version);
     }
   }
 }
