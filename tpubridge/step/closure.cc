@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 
@@ -122,24 +121,17 @@ std::vector<uint64_t> words_at(uintptr_t from, size_t most) {
 bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
 
 // Which bytes of the word hold a number of the trace. 1 and -1 are parts of programs, and may be numbers all
-// the same. On the stack other variables lie beside: only what no other is likely to hold counts.
-uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers, bool stack) {
-  auto known = [&](double v) { return std::isfinite(v) && numbers.count(v) != 0; };
+// the same; whole ones are too common to tell anything.
+uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers) {
   double d;
-  int64_t i;
   std::memcpy(&d, &word, kWord);
-  std::memcpy(&i, &word, kWord);
-  if (d == 1 || d == -1 || (d != 0 && known(d))) return ~uint64_t{0};
-  if (stack || numbers.empty() || i == 0) return 0;
-  if (i > -(int64_t{1} << 53) && i < (int64_t{1} << 53) && known(static_cast<double>(i))) return ~uint64_t{0};
+  if (d == 1 || d == -1 || (d != 0 && numbers.count(d) != 0)) return ~uint64_t{0};
   uint64_t mask = 0;
   for (int half = 0; half < 2; ++half) {
     const auto bits = static_cast<uint32_t>(word >> (32 * half));
     float f;
-    int32_t n;
     std::memcpy(&f, &bits, sizeof f);
-    std::memcpy(&n, &bits, sizeof n);
-    if (bits != 0 && (known(f) || known(n))) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
+    if (bits != 0 && numbers.count(f) != 0) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
   }
   return mask;
 }
@@ -180,11 +172,12 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   add({.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
   for (uint32_t w = 0; w < object.size(); ++w) {
     if (!is_address(object[w]) || is_tensor(object[w])) continue;
-    Window near{.hops = 1, .word = w, .values = words_at(object[w], kNear)};
-    const bool stack = on_stack(object[w], kWord);
+    // On the stack other variables lie beside this one, and what is left of dead ones.
+    const size_t most = on_stack(object[w], kWord) ? 1 : kNear;
+    Window near{.hops = 1, .word = w, .values = words_at(object[w], most)};
     for (size_t i = 0; i < near.values.size(); ++i) {
       const bool all = i == 0 || is_tensor(near.values[i]);
-      near.masks.push_back(all ? ~uint64_t{0} : number_in(near.values[i], wanted.numbers, stack));
+      near.masks.push_back(all ? ~uint64_t{0} : number_in(near.values[i], wanted.numbers));
     }
     for (uint32_t i = 0; i < near.values.size(); ++i) {
       const uint64_t to = near.values[i];
