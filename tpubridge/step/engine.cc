@@ -278,6 +278,8 @@ struct Engine::Impl {
   std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
                                 const std::function<std::vector<at::Tensor>()>& run) {
     const bool first = !e.last;
+    // What is computed in the middle of the call must have the true options.
+    if (!first && e.last->trouble.find("a value on the host") != std::string::npos) e.perturbs = false;
     Traced t = record(arguments, run, /*notes_zeros=*/first, !first && e.perturbs);
     const Recorded* last = first ? nullptr : &*e.last;
     Recorded now = std::move(finish(t, arguments, last, false).recorded);
