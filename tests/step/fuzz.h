@@ -32,6 +32,7 @@ enum class Form { device, host, host_slice, host_float };  // how the inputs rea
 enum class Extra { none, average, counter };               // a captured tensor that the step updates
 enum class Write { none, add, copy, slice };               // what the step does to its third argument
 enum class Nested { none, inner_named, both_named };       // which of two steps names model and optimizer
+enum class Named { all, modules, optimizers, none };       // what the steps are told of
 enum Returns : unsigned { kLoss = 1, kGradient = 2, kView = 4, kOutput = 8, kArgument = 16 };
 
 struct Step {
@@ -41,6 +42,7 @@ struct Step {
   Extra extra = Extra::none;
   Write write = Write::none;
   Nested nested = Nested::none;
+  Named named = Named::all;
   unsigned returns = kLoss;
   bool halves = false;           // the batch in two halves whose gradients add up
   bool clip = false;             // tpubridge::clip_grad_norm_
@@ -51,6 +53,8 @@ struct Step {
   bool default_type = false;     // makes a tensor of the default type
   bool host_number = false;      // multiplies by a captured 0-d tensor of the host
   bool captured_number = false;  // multiplies by a captured double
+  bool twice = false;            // the optimizer steps twice
+  bool rate = false;             // multiplies the loss by 1 + the learning rate
   bool table = false;            // adds a slice of a captured host tensor; where it begins is a captured int
 };
 
@@ -80,6 +84,8 @@ enum class Do {
   // The model.
   freeze,
   mode,
+  module_number,
+  module_flag,
   write_view,
   swap,
   set_data,

@@ -75,6 +75,12 @@ void World::apply(const Act& act) {
     case Do::mode:
       net->train(!net->is_training());
       break;
+    case Do::module_number:
+      net->scale = act.value;
+      break;
+    case Do::module_flag:
+      net->negates = !net->negates;
+      break;
     case Do::write_view:
       p.detach().slice(0, 0, 1).fill_(act.value);
       break;

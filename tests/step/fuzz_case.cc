@@ -54,9 +54,11 @@ Step step(Dice& d) {
   if (d.percent(40)) s.extra = static_cast<Extra>(1 + d.below(2));
   if (d.percent(40)) s.write = static_cast<Write>(1 + d.below(3));
   if (d.percent(15)) s.nested = static_cast<Nested>(1 + d.below(2));
+  if (d.percent(25)) s.named = static_cast<Named>(1 + d.below(3));
   s.returns = kLoss | (static_cast<unsigned>(d.percent(40) ? d.below(32) : 0));
-  for (const auto flag : {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::checkpointed,
-                          &Step::default_type, &Step::host_number, &Step::captured_number, &Step::table})
+  for (const auto flag :
+       {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::checkpointed, &Step::default_type,
+        &Step::host_number, &Step::captured_number, &Step::table, &Step::twice, &Step::rate})
     s.*flag = d.percent(12);
   s.noise = d.percent(6);
   return s;
@@ -149,6 +151,8 @@ Case generate(uint64_t seed) {
                                                         {"default_type", &Step::default_type},
                                                         {"host_number", &Step::host_number},
                                                         {"captured_number", &Step::captured_number},
+                                                        {"twice", &Step::twice},
+                                                        {"rate", &Step::rate},
                                                         {"table", &Step::table}};
   for (const auto& [name, flag] : flags)
     if (left_out(name)) c.step.*flag = false;

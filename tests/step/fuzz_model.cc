@@ -51,7 +51,8 @@ Net::Net(const Model& m) {
 
 Tensor Net::forward(Tensor x) {
   for (auto& piece : pieces) x = piece(x);
-  return x;
+  if (scale != 1) x = x * scale;
+  return negates ? -x : x;
 }
 
 namespace {

@@ -49,6 +49,8 @@ constexpr std::array<Text, kActs> kTexts{{
     {"momentum", "options.momentum({v});  // or the first beta"},
     {"freeze", "p[{w} % size].requires_grad_(!p.requires_grad());"},
     {"mode", "net.train(!net.is_training());"},
+    {"module_number", "net.scale = {v};  // a member: its forward pass ends with x * scale"},
+    {"module_flag", "net.negates = !net.negates;  // a member: or with -x * scale"},
     {"write_view", "p[{w} % size].detach().slice(0, 0, 1).fill_({v});"},
     {"swap", "swap values of p[{w} % size] and the first other of its size by copy_;"},
     {"set_data", "p[{w} % size].set_data(p.detach() * (1 + {v} / 4));"},
@@ -72,6 +74,7 @@ constexpr std::array kPieces{
     "Linear", "linear(x, first.weight)", "BatchNorm1d", "LayerNorm", "Dropout(0.3)", "relu", "tanh", "gelu"};
 constexpr std::array kRules{"torch SGD",     "torch Adam", "torch AdamW", "torch RMSprop",
                             "torch Adagrad", "optim SGD",  "optim Adam",  "optim AdamW"};
+constexpr std::array kNamed{", {net, optimizer}", ", {net}", ", {optimizer}", ""};
 constexpr std::array kForms{"", " (host tensors)", " (host tensors, x a slice)",
                             " (host tensors, x of float)"};
 
@@ -92,6 +95,7 @@ std::string step_of(const Step& s) {
   line(s.captured_number, "o = o * captured_number;  // a double");
   line(s.table, "o = o + table.slice(0, start, start + n).to(device);  // of the host");
   line(true, "loss = mse_loss(o, y);");
+  line(s.rate, "loss = loss * (1 + options.lr());");
   line(s.default_type, "loss = loss * full({}, 1.5, device);");
   line(true, "if (stop == 1) throw;");
   line(s.goal != Goal::inference, "loss.backward();");
@@ -99,6 +103,7 @@ std::string step_of(const Step& s) {
   line(s.clip, "clip_grad_norm_(net.parameters(), 0.5);");
   line(true, "if (stop == 2) throw;");
   line(s.goal == Goal::train, "optimizer.step();");
+  line(s.goal == Goal::train && s.twice, "optimizer.step();");
   line(s.extra == Extra::average, "extra.mul_(0.9).add_(first.weight.mean(0), 0.1);");
   line(s.extra == Extra::counter, "extra.add_(1);");
   line(s.write == Write::add, "out.add_(o.mean(0));");
@@ -134,10 +139,10 @@ std::string as_program(const Case& c) {
             o.momentum, ", weight_decay ", o.weight_decay,
             o.flag ? ", nesterov/amsgrad/centered/lr_decay" : "", ");\n");
   t += text("step = compile([](x, y, out, factor, stop)", kForms[static_cast<size_t>(c.step.form)], " {\n",
-            step_of(c.step), "}, {net, optimizer});\n");
+            step_of(c.step), "}", kNamed[static_cast<size_t>(c.step.named)], ");\n");
   if (c.step.nested != Nested::none)
     t += text("inner = step; step = compile([](…) { return inner(…); }",
-              c.step.nested == Nested::both_named ? ", {net, optimizer}" : "", ");\n");
+              c.step.nested == Nested::both_named ? kNamed[static_cast<size_t>(c.step.named)] : "", ");\n");
   for (size_t i = 0; i < c.acts.size(); ++i)
     t += text("/* ", i, " */ ", text_of(c.acts[i], kTexts[static_cast<size_t>(c.acts[i].what)].text), "\n");
   return t + (c.looks ? "" : "// Nothing is read before the end.\n");

@@ -29,12 +29,13 @@ std::vector<Case> simpler(const Case& c) {
   const Case plain;
   const auto default_of = [&](auto part, auto member) { set(part, member, plain.*part.*member); };
   default_of(&Case::step, &Step::nested);
+  default_of(&Case::step, &Step::named);
   default_of(&Case::step, &Step::form);
   default_of(&Case::step, &Step::extra);
   default_of(&Case::step, &Step::write);
-  for (const auto flag :
-       {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::noise, &Step::checkpointed,
-        &Step::default_type, &Step::host_number, &Step::captured_number, &Step::table})
+  for (const auto flag : {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::noise,
+                          &Step::checkpointed, &Step::default_type, &Step::host_number,
+                          &Step::captured_number, &Step::table, &Step::twice, &Step::rate})
     default_of(&Case::step, flag);
   set(&Case::step, &Step::goal, Goal::inference);
   if (c.step.goal == Goal::train) set(&Case::step, &Step::goal, Goal::backward);

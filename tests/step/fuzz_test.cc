@@ -61,7 +61,8 @@ TEST(Fuzz, OneSeed) {
   if (!seed) GTEST_SKIP() << "TPUBRIDGE_FUZZ_SEED says which";
   std::printf("%s", as_program(generate(*seed)).c_str());
   std::string why_not;
-  if (const auto f = check(*seed, &why_not)) ADD_FAILURE() << f->text;
+  const auto f = check(*seed, &why_not);
+  EXPECT_FALSE(f) << f->text;
   if (!why_not.empty()) std::printf("Ended early: %s\n", why_not.c_str());
 }
 
@@ -81,7 +82,7 @@ TEST(Fuzz, ForHours) {
     if (f) {
       ++failed;
       // One example of each kind is shown, and every failure counted.
-      if (++kinds[f->kind] == 1) ADD_FAILURE() << f->text;
+      EXPECT_NE(++kinds[f->kind], 1) << f->text;
     }
     if (gone() < told + 10) continue;
     told = gone();

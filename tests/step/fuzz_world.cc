@@ -52,7 +52,9 @@ World::World(const Case& given, Kind k) : c(given), kind(k), device(k == Kind::c
 }
 
 void World::compile_steps() {
-  const StepOptions named{.modules = {net}, .optimizers = {optimizer.get()}};
+  StepOptions named;
+  if (c.step.named == Named::all || c.step.named == Named::modules) named.modules = {net};
+  if (c.step.named == Named::all || c.step.named == Named::optimizers) named.optimizers = {optimizer.get()};
   const Body plain = [this](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
     return body(a, b, std::move(o), f, stop);
   };
@@ -79,13 +81,14 @@ Tensors World::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_
     if (s.captured_number) output = output * captured_number;
     if (s.table) output = output + table.slice(0, start, start + c.model.features).to(device);
     loss = torch::mse_loss(output, target);
+    if (s.rate) loss = loss * (1 + optimizer->param_groups()[0].options().get_lr());
     if (s.default_type) loss = loss * torch::full({}, 1.5, device);
     if (stop == 1) throw Stop();
     if (s.goal != Goal::inference && loss.requires_grad()) loss.backward();
   }
   if (s.clip) (void)clip_grad_norm_(net->parameters(), 0.5);
   if (stop == 2) throw Stop();
-  if (s.goal == Goal::train) optimizer->step();
+  for (int i = 0; s.goal == Goal::train && i < (s.twice ? 2 : 1); ++i) optimizer->step();
   const torch::NoGradGuard no_more;
   const auto mean = output.detach().mean(0);
   if (s.extra == Extra::average) extra.mul_(0.9).add_(net->first->weight.mean(0), 0.1);

@@ -19,6 +19,8 @@ struct Net : torch::nn::Module {
 
   torch::nn::Linear first = nullptr;
   std::vector<std::function<Tensor(const Tensor&)>> pieces;
+  double scale = 1;
+  bool negates = false;
 };
 
 // Thrown in the middle of a step.

@@ -27,8 +27,9 @@ Ref Arguments::read_operand(const at::Tensor& t) {
 void Arguments::tensor(const at::Tensor& t) {
   if (t.defined() && t.device().is_cpu() && t.dim() == 0 && t.is_floating_point()) {
     const OwnOps own;
-    number({t.item<double>()}, t.scalar_type() == at::kDouble);
-    if (Recording* r = recording()) r->feed(operands_.back(), t);
+    auto v = number_node(t.item<double>(), t.scalar_type() == at::kDouble);
+    if (Recording* r = recording()) r->feed(v, t);
+    args_.emplace_back(put(std::move(v)));
     return;
   }
   args_.emplace_back(read_operand(t));
@@ -41,9 +42,13 @@ void Arguments::tensors(at::TensorList list) {
   args_.emplace_back(std::move(refs));
 }
 
+trace::Value Arguments::number_node(double v, bool wide) const {
+  return Node::number({.dtype = wide ? DType::f64 : DType::f32, .real = v}, device_.index());
+}
+
 void Arguments::number(const HostNumber& n, bool wide) {
-  auto v = Node::number({.dtype = wide ? DType::f64 : DType::f32, .real = n.value}, device_.index());
-  if (Recording* r = n.again ? recording() : nullptr) r->feed(v, n.again);
+  auto v = number_node(n.value, wide);
+  if (Recording* r = recording()) n.again ? r->feed(v, n.again) : r->number_made(v);
   args_.emplace_back(put(std::move(v)));
 }
 

@@ -35,6 +35,7 @@ class Arguments {
  private:
   [[nodiscard]] trace::Ref read_operand(const at::Tensor& t);
   [[nodiscard]] trace::Ref put(trace::Value v);
+  [[nodiscard]] trace::Value number_node(double v, bool wide) const;
   c10::Device device_;
   std::vector<trace::Value> operands_;
   std::vector<trace::Arg> args_;

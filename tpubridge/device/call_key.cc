@@ -52,6 +52,7 @@ struct KeySink {
   void number(const at::Scalar& s) {
     put(Tag::number, static_cast<uint64_t>(s.type()) | (wide ? 1u << 16 : 0));
     lift(s, wide);
+    if (Recording* r = recording()) r->number_made(key.operands.back());
   }
   // A number becomes an input of the program; false for complex ones.
   bool lift(const at::Scalar& s, bool all_digits) {

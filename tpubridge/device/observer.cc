@@ -3,6 +3,7 @@
 // call depends on, and what it does with tensors of the host.
 #include <ATen/record_function.h>
 
+#include "tpubridge/device/place.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -43,6 +44,36 @@ bool asks_for_facts(std::string_view op) {
   return false;
 }
 
+// Ops that do another thing in training than in evaluation.
+bool hangs_on_mode(std::string_view op) {
+  for (std::string_view name :
+       {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_",
+        "feature_alpha_dropout", "feature_alpha_dropout_", "native_dropout", "batch_norm", "instance_norm",
+        "rrelu", "rrelu_", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+    if (op.substr(op.find(':') + 2) == name) return true;
+  return false;
+}
+
+// What the call hangs on that no tensor shows.
+void look_behind(Recording& r, const at::RecordFunction& fn) {
+  const std::string_view op = fn.name();
+  if (!op.starts_with("aten::")) return;
+  if (!r.knows_modes && r.trouble.empty() && hangs_on_mode(op))
+    r.note_trouble(
+        "it does " + std::string(op) +
+        " in a mode (train or eval) of a module that is not known (name it in StepOptions::modules)");
+  if (!op.ends_with('_') || r.other_optimizer || at::GradMode::is_enabled() || r.is_followed()) return;
+  const auto inputs = fn.inputs();
+  if (inputs.empty() || !inputs[0].isTensor()) return;
+  const at::Tensor& t = inputs[0].toTensor();
+  if (!is_tpu(t)) return;
+  if (const auto* f = r.found_of(&storage_of(t)); f && !f->value) return;  // made by the call
+  const std::string optimizer = optimizer_above();
+  if (optimizer.empty()) return;
+  r.other_optimizer = true;
+  r.note_trouble(optimizer + " steps in it and is not known (name it in StepOptions::optimizers)");
+}
+
 std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& fn) {
   Recording* r = recording();
   if (!r || own_ops > 0) return nullptr;
@@ -51,6 +82,7 @@ std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& fn) {
     r->backward = true;
     return nullptr;
   }
+  look_behind(*r, fn);
   auto call = std::make_unique<HostCall>();
   bool host = false;
   for (const c10::IValue& v : fn.inputs())

@@ -51,4 +51,17 @@ std::string user_place() {
   return "unknown";
 }
 
+std::string optimizer_above() {
+  std::array<void*, 256> frames;
+  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
+  for (int i = 0; i < n; ++i) {
+    Dl_info info;
+    if (!dladdr(frames[static_cast<size_t>(i)], &info) || !info.dli_sname) continue;
+    if (!std::string_view(info.dli_sname).starts_with("_ZN5torch5optim")) continue;
+    const std::string name = readable(info.dli_sname);
+    if (const auto end = name.find("::step("); end != std::string::npos) return name.substr(0, end);
+  }
+  return {};
+}
+
 }  // namespace tpubridge::device

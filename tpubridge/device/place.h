@@ -9,4 +9,7 @@ namespace tpubridge::device {
 // offset is for addr2line -e.
 [[nodiscard]] std::string user_place();
 
+// "torch::optim::SGD": the optimizer of libtorch whose step() we are called from; empty where there is none.
+[[nodiscard]] std::string optimizer_above();
+
 }  // namespace tpubridge::device

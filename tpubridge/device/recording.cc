@@ -111,10 +111,13 @@ void Recording::upload(const at::Tensor& from, c10::IntArrayRef sizes, c10::Scal
 }
 
 void Recording::feed(trace::Value number, const at::Tensor& from) {
-  if (from.unsafeGetTensorImpl()->is_wrapped_number()) return;
-  const HostOrigin origin = host.of(from);
+  const bool literal = from.unsafeGetTensorImpl()->is_wrapped_number();
+  const HostOrigin origin = literal ? HostOrigin::literal : host.of(from);
   if (origin == HostOrigin::computed) note_trouble("it computes a number on the host");
-  if (origin == HostOrigin::outside) fed.push_back({std::move(number), nullptr, from});
+  if (origin == HostOrigin::outside)
+    fed.push_back({std::move(number), nullptr, from});
+  else
+    number_made(number);
 }
 
 // A replayed call draws once for each entry, in order. The same state again is the same draw: a checkpoint

@@ -92,6 +92,11 @@ class Recording final : public c10::DebugInfoBase {
     const uint64_t answer = ask();
     watched.push_back({std::move(ask), answer});
   }
+  // A number of the host became an input of the trace, and nothing tells where it comes from: whoever
+  // recognises it may set it before anything is computed.
+  std::function<void(const trace::Value& number)> number_made = [](const trace::Value&) {};
+  // Whether an optimizer steps at the moment that is followed.
+  std::function<bool()> is_followed = [] { return false; };
   // A value is wanted on the host in the middle of the call: throws UnsupportedError, or notes it. True: the
   // value is to be computed on the side.
   bool host_read(std::string_view what);
@@ -115,9 +120,11 @@ class Recording final : public c10::DebugInfoBase {
   std::vector<at::Tensor> variables;  // whose gradients a kernel of ours took
   // Optimizers that tell their numbers themselves, each with what dies with it.
   std::vector<std::pair<torch::optim::Optimizer*, std::weak_ptr<bool>>> optimizers;
-  HostOrigins host;       // where tensors of the host come from
-  bool backward = false;  // a node of autograd ran
-  std::string trouble;    // why this call cannot be replayed; empty: nothing known
+  HostOrigins host;              // where tensors of the host come from
+  bool backward = false;         // a node of autograd ran
+  bool knows_modes = false;      // of modules: train or eval
+  bool other_optimizer = false;  // one of torch's stepped that is not followed
+  std::string trouble;           // why this call cannot be replayed; empty: nothing known
 
   [[nodiscard]] const Found* found_of(const Storage* s) const;
 

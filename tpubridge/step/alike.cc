@@ -15,12 +15,6 @@ std::string shown(const trace::Number& n) {
   return std::to_string(n.dtype == DType::s64 ? static_cast<double>(n.integer) : n.real);
 }
 
-// Before: a number of the plain options. Now: told by the perturbed ones.
-bool became_known(const Recorded& before, const NumberSource& a, const NumberSource& b) {
-  return a.kind == NumberSource::Kind::constant && b.kind == NumberSource::Kind::optimizer &&
-         b.index < before.plain.size() && same_number(a.value.real, before.plain[b.index]);
-}
-
 }  // namespace
 
 bool HostSource::same(const HostSource& o) const {
@@ -72,7 +66,6 @@ std::string difference(const Recorded& before, Recorded& now) {
   }
   for (size_t i = 0; i < now.numbers.size(); ++i) {
     const auto &a = before.numbers[i], &b = now.numbers[i];
-    if (became_known(before, a, b)) continue;
     if (a.kind != b.kind || a.index != b.index) return "a number of " + b.user + " came from somewhere else";
     if (a.kind != NumberSource::Kind::constant) continue;
     if (a.value.real != b.value.real || a.value.integer != b.value.integer)
@@ -81,7 +74,11 @@ std::string difference(const Recorded& before, Recorded& now) {
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
              "its)";
   }
-  if (std::string why = merge_windows(before.windows, now.windows); !why.empty()) return why;
+  if (before.modules != now.modules)
+    return "a member of a module changes from call to call (pass it as an argument, or make it a buffer)";
+  if (std::string why = merge_looks(before.looks, now.looks); !why.empty()) return why;
+  for (size_t i = 0; i < now.options.size() && i < before.options.size(); ++i)
+    now.options[i].learn(before.options[i]);
   for (size_t i = 0; i < now.argument_varies.size() && i < before.argument_varies.size(); ++i)
     now.argument_varies[i] =
         before.argument_varies[i] || before.argument_identities[i] != now.argument_identities[i];

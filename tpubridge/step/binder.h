@@ -152,12 +152,4 @@ class Binder {
   std::unordered_map<const trace::Node*, size_t> upload_of_;
 };
 
-// Whether a number of the trace is this one, as far as the arithmetic of two compilers can tell.
-[[nodiscard]] bool same_number(double a, double b);
-
-// Fills in the numbers of `out`, whose optimizers are known. `before`: the recorded call before, if there is
-// one. True where a number can only be the step's own arithmetic over perturbed options.
-[[nodiscard]] bool bind_numbers(const Recording& r, const trace::Graph& graph, const Recorded* before,
-                                Recorded& out);
-
 }  // namespace tpubridge::step

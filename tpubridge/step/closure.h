@@ -4,8 +4,8 @@
 // there, though no op tells of it.
 //
 // It is a second net, not the first: types are not known there. What a word of the object points to begins
-// with a variable; behind that only tensors and numbers of the trace are looked at, and what changes without
-// changing the trace is forgotten.
+// with a variable; behind that only tensors, modules, optimizers and numbers of the trace are looked at, and
+// what changes without changing the trace is forgotten.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct Window {
 
 // What is looked for behind the pointers.
 struct Wanted {
-  std::unordered_set<const void*> tensors;
+  std::unordered_set<const void*> addresses;  // of tensors, modules, optimizers
   std::unordered_set<double> numbers;
 };
 
@@ -44,6 +44,7 @@ class Closure {
   Closure() = default;
   Closure(const void* object, size_t bytes) : object_(object), bytes_(bytes) {}
 
+  [[nodiscard]] std::vector<uint64_t> words() const;  // of the object
   [[nodiscard]] std::vector<Window> windows(const Wanted& wanted) const;
   [[nodiscard]] bool hold(const std::vector<Window>& windows) const;
 
@@ -55,9 +56,15 @@ class Closure {
   size_t bytes_ = 0;
 };
 
-// Of two recorded calls that were alike, what the later one leaves to be looked at. What changed between them
-// does not count any more, unless it is surely a variable of the function: then it says so.
-[[nodiscard]] std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now);
+// What was looked at in a recorded call: of its own function first, then of the steps inside of it.
+struct Look {
+  Closure closure;
+  std::vector<Window> windows;
+};
+[[nodiscard]] bool hold(const std::vector<Look>& looks);
+// Of two recorded calls that were alike, what the later one leaves to be looked at, or why that is not
+// enough.
+[[nodiscard]] std::string merge_looks(const std::vector<Look>& before, std::vector<Look>& now);
 
 class ClosureScope {
  public:

@@ -8,11 +8,11 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
+#include <cstring>
 #include <typeinfo>
-#include <unordered_map>
 
-#include "tpubridge/base/errors.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/step/memory.h"
 
 namespace tpubridge::step {
 namespace {
@@ -20,16 +20,6 @@ namespace {
 using namespace torch::optim;
 using Numbers = std::vector<double>;
 using Options = std::vector<double*>;
-
-// What is known of one class: its options that enter numbers, its flags, its numbers at a step, its step
-// count.
-struct Class {
-  Options (*options)(OptimizerOptions&);
-  bool (*flag)(const OptimizerOptions&);
-  Numbers (*numbers)(const OptimizerOptions&, int64_t step);
-  int64_t* (*step)(OptimizerParamState&);   // null where it counts none
-  void (*listen)(OptimizerOptions&, bool);  // to set_lr(): begin, end
-};
 
 template <class O>
 O& as(OptimizerOptions& o) {
@@ -44,22 +34,13 @@ int64_t* step_of(OptimizerParamState& s) {
   return &static_cast<S&>(s).step();
 }
 
-thread_local std::unordered_map<const OptimizerOptions*, OptimizerWatch*> watches;
-
-// Options that notice a learning rate set by a scheduler, and show it the true one. They take the place of
-// the user's in their very memory: others may hold references to them.
+// Options that notice a learning rate set by a scheduler. They take the place of the user's in their very
+// memory: others may hold references to them.
 template <class O>
 struct Listening final : O {
   explicit Listening(const O& o) : O(o) {}
-  double get_lr() const override {
-    const auto it = watches.find(this);
-    return it == watches.end() ? this->lr() : it->second->true_value(this->lr());
-  }
   void set_lr(const double lr) override {
-    if (const auto it = watches.find(this); it != watches.end()) {
-      it->second->set_true_values();  // what follows is no longer told by them
-      it->second->lr_is_set();
-    }
+    lr_is_set(*this);
     O::set_lr(lr);
   }
 };
@@ -75,6 +56,34 @@ void listen(OptimizerOptions& base, bool begin) {
   else
     new (&o) O(copy);
 }
+
+// An optimizer whose step() tells that it begins and ends. The user's own object becomes one for a while: it
+// gets this class's table of functions.
+template <class O>
+struct Stepping final : O {
+  using O::O;
+  at::Tensor step(Optimizer::LossClosure closure) override {
+    return watched_step(*this, closure, [this](const LossClosure& c) { return O::step(c); });
+  }
+};
+template <class O, class OptionsOf>
+uint64_t table_of() {
+  static const uint64_t table = [] {
+    const O one(std::vector<OptimizerParamGroup>(), OptionsOf(0.1));
+    uint64_t word;
+    std::memcpy(&word, static_cast<const void*>(&one), sizeof word);
+    return word;
+  }();
+  return table;
+}
+template <class O, class OptionsOf>
+void watch(Optimizer& optimizer, bool begin) {
+  static_assert(sizeof(Stepping<O>) == sizeof(O));
+  if (typeid(optimizer) != (begin ? typeid(O) : typeid(Stepping<O>))) return;
+  const uint64_t table = begin ? table_of<Stepping<O>, OptionsOf>() : table_of<O, OptionsOf>();
+  std::memcpy(static_cast<void*>(&optimizer), &table, sizeof table);
+}
+void watch_none(Optimizer&, bool) {}
 
 template <class O>
 Options adam_options(OptimizerOptions& base) {
@@ -118,48 +127,9 @@ Options options_of_fused(OptimizerOptions& o) {
   return dynamic_cast<SGDOptions*>(&o) ? sgd_options(o) : Options();
 }
 
-const Class* class_of(Optimizer& optimizer) {
-  static const Class adam{adam_options<AdamOptions>, [](auto& o) { return as<AdamOptions>(o).amsgrad(); },
-                          adam_numbers<AdamOptions>, step_of<AdamParamState>, listen<AdamOptions>};
-  static const Class adamw{adam_options<AdamWOptions>, [](auto& o) { return as<AdamWOptions>(o).amsgrad(); },
-                           adam_numbers<AdamWOptions>, step_of<AdamWParamState>, listen<AdamWOptions>};
-  static const Class sgd{sgd_options, [](auto& o) { return as<SGDOptions>(o).nesterov(); },
-                         [](auto& base, int64_t) -> Numbers {
-                           const auto& o = as<SGDOptions>(base);
-                           return {-o.lr(), o.momentum(), 1 - o.dampening(), o.weight_decay()};
-                         },
-                         nullptr, listen<SGDOptions>};
-  static const Class rmsprop{[](auto& base) -> Options {
-                               auto& o = as<RMSpropOptions>(base);
-                               return {&o.lr(), &o.alpha(), &o.eps(), &o.weight_decay(), &o.momentum()};
-                             },
-                             [](auto& o) { return as<RMSpropOptions>(o).centered(); },
-                             [](auto& base, int64_t) -> Numbers {
-                               const auto& o = as<RMSpropOptions>(base);
-                               return {-o.lr(), o.alpha(),        1 - o.alpha(),
-                                       o.eps(), o.weight_decay(), o.momentum()};
-                             },
-                             step_of<RMSpropParamState>, listen<RMSpropOptions>};
-  static const Class adagrad{[](auto& base) -> Options {
-                               auto& o = as<AdagradOptions>(base);
-                               return {&o.lr(), &o.lr_decay(), &o.weight_decay(), &o.eps()};
-                             },
-                             [](auto&) { return false; },
-                             [](auto& base, int64_t step) -> Numbers {
-                               const auto& o = as<AdagradOptions>(base);
-                               const double lr = o.lr() / (1 + static_cast<double>(step - 1) * o.lr_decay());
-                               return {-lr, o.weight_decay(), o.eps()};
-                             },
-                             step_of<AdagradParamState>, listen<AdagradOptions>};
-  static const Class fused{options_of_fused, [](auto&) { return false; },
-                           [](auto&, int64_t) { return Numbers(); }, nullptr, listen_to_fused};
-  if (dynamic_cast<tpubridge::optim::Fused*>(&optimizer)) return &fused;  // tells its numbers itself
-  if (dynamic_cast<Adam*>(&optimizer)) return &adam;
-  if (dynamic_cast<AdamW*>(&optimizer)) return &adamw;
-  if (dynamic_cast<SGD*>(&optimizer)) return &sgd;
-  if (dynamic_cast<RMSprop*>(&optimizer)) return &rmsprop;
-  if (dynamic_cast<Adagrad*>(&optimizer)) return &adagrad;
-  return nullptr;
+template <class O>
+bool is(const Optimizer& o) {
+  return typeid(o) == typeid(O) || typeid(o) == typeid(Stepping<O>);
 }
 
 // Which of its group's distinct step counts each parameter has, in the order of the parameters: `of` has one
@@ -170,7 +140,7 @@ struct Steps {
   std::vector<int64_t> distinct;
   std::vector<uint64_t> of;
 };
-Steps steps(Optimizer& optimizer, const Class& c, OptimizerParamGroup& group) {
+Steps steps(Optimizer& optimizer, const OptimizerClass& c, OptimizerParamGroup& group) {
   Steps out;
   if (!c.step) return {{0}, {}};
   for (const auto& p : group.params()) {
@@ -193,124 +163,109 @@ Steps steps(Optimizer& optimizer, const Class& c, OptimizerParamGroup& group) {
 
 }  // namespace
 
-void check_optimizer(Optimizer& optimizer) {
-  if (!class_of(optimizer))
-    throw ArgumentError("compile() follows the numbers of SGD, Adam, AdamW, RMSprop and Adagrad alone",
-                        {{"optimizer", typeid(optimizer).name()}},
-                        "Leave its step out of the compiled function.");
+const OptimizerClass* class_of(Optimizer& optimizer) {
+  static const OptimizerClass adam{
+      adam_options<AdamOptions>, [](auto& o) { return as<AdamOptions>(o).amsgrad(); },
+      adam_numbers<AdamOptions>, step_of<AdamParamState>,
+      listen<AdamOptions>,       watch<Adam, AdamOptions>};
+  static const OptimizerClass adamw{
+      adam_options<AdamWOptions>, [](auto& o) { return as<AdamWOptions>(o).amsgrad(); },
+      adam_numbers<AdamWOptions>, step_of<AdamWParamState>,
+      listen<AdamWOptions>,       watch<AdamW, AdamWOptions>};
+  static const OptimizerClass sgd{sgd_options,
+                                  [](auto& o) { return as<SGDOptions>(o).nesterov(); },
+                                  [](auto& base, int64_t) -> Numbers {
+                                    const auto& o = as<SGDOptions>(base);
+                                    return {-o.lr(), o.momentum(), 1 - o.dampening(), o.weight_decay()};
+                                  },
+                                  nullptr,
+                                  listen<SGDOptions>,
+                                  watch<SGD, SGDOptions>};
+  static const OptimizerClass rmsprop{
+      [](auto& base) -> Options {
+        auto& o = as<RMSpropOptions>(base);
+        return {&o.lr(), &o.alpha(), &o.eps(), &o.weight_decay(), &o.momentum()};
+      },
+      [](auto& o) { return as<RMSpropOptions>(o).centered(); },
+      [](auto& base, int64_t) -> Numbers {
+        const auto& o = as<RMSpropOptions>(base);
+        return {-o.lr(), o.alpha(), 1 - o.alpha(), o.eps(), o.weight_decay(), o.momentum()};
+      },
+      step_of<RMSpropParamState>,
+      listen<RMSpropOptions>,
+      watch<RMSprop, RMSpropOptions>};
+  static const OptimizerClass adagrad{[](auto& base) -> Options {
+                                        auto& o = as<AdagradOptions>(base);
+                                        return {&o.lr(), &o.lr_decay(), &o.weight_decay(), &o.eps()};
+                                      },
+                                      [](auto&) { return false; },
+                                      [](auto& base, int64_t step) -> Numbers {
+                                        const auto& o = as<AdagradOptions>(base);
+                                        const double lr =
+                                            o.lr() / (1 + static_cast<double>(step - 1) * o.lr_decay());
+                                        return {-lr, o.weight_decay(), o.eps()};
+                                      },
+                                      step_of<AdagradParamState>,
+                                      listen<AdagradOptions>,
+                                      watch<Adagrad, AdagradOptions>};
+  static const OptimizerClass fused{options_of_fused,
+                                    [](auto&) { return false; },
+                                    [](auto&, int64_t) { return Numbers(); },
+                                    nullptr,
+                                    listen_to_fused,
+                                    watch_none};
+  if (dynamic_cast<tpubridge::optim::Fused*>(&optimizer)) return &fused;  // tells its numbers itself
+  if (is<Adam>(optimizer)) return &adam;
+  if (is<AdamW>(optimizer)) return &adamw;
+  if (is<SGD>(optimizer)) return &sgd;
+  if (is<RMSprop>(optimizer)) return &rmsprop;
+  if (is<Adagrad>(optimizer)) return &adagrad;
+  return nullptr;
 }
 
-void next_numbers(Optimizer& optimizer, std::vector<double>& out) {
-  const Class& c = *class_of(optimizer);
+std::vector<Optimizer*> captured_optimizers(const Closure& closure) {
+  const std::vector<uint64_t> tables = {table_of<Adam, AdamOptions>(), table_of<AdamW, AdamWOptions>(),
+                                        table_of<SGD, SGDOptions>(), table_of<RMSprop, RMSpropOptions>(),
+                                        table_of<Adagrad, AdagradOptions>()};
+  std::vector<Optimizer*> out;
+  for (uint64_t at : closure.words())
+    for (int hops = 0; hops < 2; ++hops) {
+      uint64_t first = 0;
+      if (at % kWord != 0 || !read_memory(at, &first, kWord)) break;
+      if (std::find(tables.begin(), tables.end(), first) != tables.end()) {
+        out.push_back(reinterpret_cast<Optimizer*>(at));  // NOLINT(performance-no-int-to-ptr)
+        break;
+      }
+      at = first;
+    }
+  return out;
+}
+
+void next_numbers(Optimizer& optimizer, int64_t ahead, std::vector<double>& out) {
+  const OptimizerClass& c = *class_of(optimizer);
   for (auto& group : optimizer.param_groups())
     for (int64_t n : steps(optimizer, c, group).distinct)
-      for (double v : c.numbers(group.options(), n + 1)) out.push_back(v);
+      for (double v : c.numbers(group.options(), n + 1 + ahead)) out.push_back(v);
+}
+
+void option_values(Optimizer& optimizer, std::vector<double>& out) {
+  const OptimizerClass& c = *class_of(optimizer);
+  for (auto& group : optimizer.param_groups())
+    for (const double* o : c.options(group.options())) out.push_back(*o);
 }
 
 void structure(Optimizer& optimizer, std::vector<uint64_t>& out) {
-  const Class& c = *class_of(optimizer);
+  const OptimizerClass* known = class_of(optimizer);
   for (auto& group : optimizer.param_groups()) {
     out.push_back(group.params().size());
+    if (!known) continue;
+    const OptimizerClass& c = *known;
     out.push_back(c.flag(group.options()));
     for (const double* o : c.options(group.options())) out.push_back(*o != 0);
     // Only how counts are shared is part of it, and only where they are not all one.
     const Steps s = steps(optimizer, c, group);
     out.push_back(s.distinct.size());
     if (s.distinct.size() > 1) out.insert(out.end(), s.of.begin(), s.of.end());
-  }
-}
-
-void FollowedOptimizer::count() const {
-  const Class& c = *class_of(*optimizer);
-  auto& state = optimizer->state();
-  for (const auto& k : counted)
-    if (const auto it = state.find(k.parameter); it != state.end()) *c.step(*it->second) += k.steps;
-}
-
-// Listens to the options of one group while it lives.
-struct OptimizerWatch::Group {
-  Group(OptimizerOptions& o, const Class& c, OptimizerWatch* w) : options(o), kind(c) {
-    kind.listen(options, true);
-    watches[&options] = w;
-  }
-  ~Group() {
-    watches.erase(&options);
-    kind.listen(options, false);
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  OptimizerOptions& options;
-  const Class& kind;
-};
-
-OptimizerWatch::OptimizerWatch(Optimizer& optimizer, bool perturb, uint64_t round) : optimizer_(optimizer) {
-  const Class& c = *class_of(optimizer);
-  for (auto& [param, state] : optimizer.state()) steps_.emplace_back(param, c.step ? *c.step(*state) : 0);
-  next_numbers(optimizer, plain_);
-  perturb &= !plain_.empty();  // one that tells its numbers itself needs none of it
-  uint64_t k = round * 0x9E3779B97F4A7C15;
-  for (auto& group : optimizer.param_groups()) {
-    groups_.push_back(std::make_unique<Group>(group.options(), c, this));
-    for (double* o : c.options(group.options())) {
-      k = (k ^ (k >> 29)) * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB;
-      const double part = std::ldexp(static_cast<double>((k >> 12) | 1), -62);  // below 2^-10
-      options_.push_back({o, *o, perturb ? *o * (1 - part) : *o});              // a beta stays below 1
-      *o = options_.back().perturbed;
-    }
-  }
-  next_numbers(optimizer, perturbed_);
-}
-
-OptimizerWatch::~OptimizerWatch() { (void)end(); }
-
-double OptimizerWatch::true_value(const double& option) const {
-  for (const auto& o : options_)
-    if (o.place == &option && option == o.perturbed) return o.value;
-  return option;
-}
-
-void OptimizerWatch::set_true_values() {
-  for (auto& o : options_)
-    if (*o.place == o.perturbed) *o.place = o.perturbed = o.value;
-}
-
-std::optional<const char*> OptimizerWatch::end() {
-  if (std::exchange(ended_, true)) return std::nullopt;
-  std::optional<const char*> why;
-  for (const auto& o : options_) {
-    if (*o.place == o.perturbed)
-      *o.place = o.value;
-    else  // the call set it: that counts
-      why = "it changes an option of an optimizer (do that outside of the step)";
-  }
-  if (lr_was_set_) why = "it sets a learning rate (step the scheduler outside of the step)";
-  groups_.clear();
-  return why;
-}
-
-FollowedOptimizer OptimizerWatch::followed() const {
-  const Class& c = *class_of(optimizer_);
-  FollowedOptimizer f{&optimizer_, {}, plain_, perturbed_};
-  if (!c.step) return f;
-  for (const auto& [param, before] : steps_)
-    if (const auto it = optimizer_.state().find(param); it != optimizer_.state().end())
-      if (const int64_t more = *c.step(*it->second) - before; more != 0) f.counted.push_back({param, more});
-  return f;
-}
-
-void OptimizerWatch::undo() {
-  if (dynamic_cast<tpubridge::optim::Fused*>(&optimizer_)) return;  // it undoes what it made itself
-  const Class& c = *class_of(optimizer_);
-  auto& state = optimizer_.state();
-  for (auto it = state.begin(); it != state.end();) {
-    const auto before =
-        std::find_if(steps_.begin(), steps_.end(), [&](const auto& s) { return s.first == it->first; });
-    if (before == steps_.end()) {
-      it = state.erase(it);
-      continue;
-    }
-    if (c.step) *c.step(*it->second) = before->second;
-    ++it;
   }
 }
 

@@ -104,6 +104,33 @@ void check_escapes(Recorded& out, const Binder& binder) {
       out.trouble = "it makes a tensor that outlives it and that it does not return";
 }
 
+std::string_view user_of(const trace::Graph& graph, const trace::Node* number) {
+  for (const auto* n : graph.nodes)
+    for (const auto& o : n->operands())
+      if (o.node() == number) return n->op()->name;
+  return "?";
+}
+
+void bind_numbers(Recorded& out, const trace::Graph& graph, const Recording& r,
+                  const OptimizerWatches& optimizers) {
+  std::unordered_map<const trace::Node*, NumberSource> known;
+  for (size_t i = 0; i < r.drawn.size(); ++i)
+    for (const auto& [seed, offset] : r.drawn[i].numbers) {
+      known[seed.node()] = {NumberSource::Kind::seed, i, {}, {}};
+      known[offset.node()] = {NumberSource::Kind::offset, i, {}, {}};
+    }
+  for (size_t i = 0; i < r.fed.size(); ++i)
+    known[r.fed[i].number.node()] = {NumberSource::Kind::fed, i, {}, {}};
+  for (const auto* n : graph.numbers) {
+    NumberSource s;
+    if (const auto it = known.find(n); it != known.end()) s = it->second;
+    if (const auto j = optimizers.number_of(n)) s = {NumberSource::Kind::optimizer, *j, {}, {}};
+    s.value = n->number();
+    s.user = user_of(graph, n);
+    out.numbers.push_back(std::move(s));
+  }
+}
+
 // What the storage holds; only for one that is alive.
 const Value& held(const Recording::Found& f) { return static_cast<Storage&>(*f.storage.lock()).slot.value(); }
 
@@ -181,6 +208,16 @@ void run_by(Runner& runner, const trace::Graph& graph, Recorded& out, bool only_
   runner.keep(kept);
 }
 
+// What the host gave must still be there when nobody but the user holds it: else its memory was borrowed.
+void check_host_sources(Recorded& out) {
+  auto gone = [](const HostSource& h) { return !h.argument && h.storage.expired(); };
+  bool any = false;
+  for (const auto& s : out.sources) any |= s.kind == Source::Kind::host && gone(s.host);
+  for (const auto& f : out.fed) any |= !f.ask && gone(f.host);
+  if (any && out.trouble.empty())
+    out.trouble = "it copies a tensor of the host that is gone when it ends (make it outside, or pass it)";
+}
+
 }  // namespace
 
 void touch_all(Recording& r, const std::vector<at::Tensor>& tensors) {
@@ -202,14 +239,14 @@ at::Tensor HostSource::get(const std::vector<at::Tensor>& arguments) const {
 
 Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                      const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
-                     std::vector<FollowedOptimizer> optimizers, const Recorded* before,
-                     bool gradients_matter) {
+                     const OptimizerWatches& optimizers, bool gradients_matter) {
   Ended ended;
   Recorded& out = ended.recorded;
   r.found_zeros(returned);
   r.check_generators();
   out.trouble = r.trouble;
-  out.optimizers = std::move(optimizers);
+  out.optimizers = optimizers.followed();
+  out.options = optimizers.options();
   Binder binder(r, arguments, gradients, out);
   for (const auto& a : arguments) {
     auto* s = a.defined() && a.has_storage() ? a.storage().unsafeGetStorageImpl() : nullptr;
@@ -272,7 +309,7 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
   bind_gradients(out, r, arguments, gradients, binder, gradients_matter);
   bind_captured(out, r, arguments, binder);
   check_escapes(out, binder);
-  out.polluted = bind_numbers(r, graph, before, out);
+  bind_numbers(out, graph, r, optimizers);
   for (const auto& d : r.drawn) out.draws.push_back({d.generator, d.elements});
   for (auto& f : r.fed) {
     FedNumber fed{std::move(f.ask), {}};
@@ -281,16 +318,6 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
   }
   out.watched = std::move(r.watched);
   return ended;
-}
-
-// What the host gave must still be there when nobody but the user holds it: else its memory was borrowed.
-void check_host_sources(Recorded& out) {
-  auto gone = [](const HostSource& h) { return !h.argument && h.storage.expired(); };
-  bool any = false;
-  for (const auto& s : out.sources) any |= s.kind == Source::Kind::host && gone(s.host);
-  for (const auto& f : out.fed) any |= !f.ask && gone(f.host);
-  if (any && out.trouble.empty())
-    out.trouble = "it copies a tensor of the host that is gone when it ends (make it outside, or pass it)";
 }
 
 void compute(Recording& r, Ended& ended, Ending ending) {

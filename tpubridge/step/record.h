@@ -5,7 +5,8 @@
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/step/closure.h"
 #include "tpubridge/step/gradients.h"
-#include "tpubridge/step/optimizers.h"
+#include "tpubridge/step/modules.h"
+#include "tpubridge/step/optimizer_watch.h"
 #include "tpubridge/step/runner.h"
 #include "tpubridge/trace/outline.h"
 
@@ -132,16 +133,16 @@ struct Recorded {
   std::vector<Drawing> draws;
   std::vector<FedNumber> fed;  // numbers that are asked for at every call
   std::vector<Recording::Watched> watched;
-  std::vector<FollowedOptimizer> optimizers;
-  std::vector<double> plain;  // the optimizers' numbers of this call
+  std::vector<FollowedStep> optimizers;
+  std::vector<OptionsSeen> options;
   // A storage of an argument (or of a gradient) may be another at the next call only if it was another in a
   // recorded one: else the call may have reached it by another way too, which would not change with it.
   std::vector<WeakStorage> argument_storages;
   std::vector<const c10::StorageImpl*> argument_identities;  // of these
   std::vector<bool> argument_varies, slot_varies;
-  std::vector<Window> windows;  // of what the function captures
-  std::string trouble;          // not empty: it cannot be replayed, and why
-  bool polluted = false;        // numbers that the step itself made of perturbed options: it must run again
+  std::vector<ModuleImage> modules;
+  std::vector<Look> looks;  // at what the function captures, and at those of steps inside of it
+  std::string trouble;      // not empty: it cannot be replayed, and why
 };
 
 // Tensors that a recorded call may not look at, but takes or hands through.
@@ -158,13 +159,11 @@ struct Ended {
   Recorded recorded;
   trace::Graph graph;
 };
-// Works out how it can be done again. Under exec's mutex, as long as the result is used. `before`: the
-// recorded call before this one, if there is one. `gradients_matter`: it may clear or look for gradients,
-// though none was seen.
+// Works out how it can be done again. Under exec's mutex, as long as the result is used.
+// `gradients_matter`: it may clear or look for gradients, though none was seen.
 [[nodiscard]] Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
                                    const std::vector<at::Tensor>& returned, const GradientsBefore& gradients,
-                                   std::vector<FollowedOptimizer> optimizers, const Recorded* before,
-                                   bool gradients_matter);
+                                   const OptimizerWatches& optimizers, bool gradients_matter);
 // Computes what the call left pending. Where it only compiles, or throws, the recording can be undone.
 void compute(Recording& r, Ended& ended, Ending ending);
 // Why the later of two calls cannot stand for the next; empty where it can. What both together prove is

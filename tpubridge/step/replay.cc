@@ -82,10 +82,9 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
     check_dims_.insert(check_dims_.end(), f.sizes.begin(), f.sizes.end());
     check_dims_.insert(check_dims_.end(), f.strides.begin(), f.strides.end());
   }
-  size_t number = 0;
   for (const auto& o : r_.optimizers)
-    for (size_t i = 0; i < o.plain.size(); ++i, ++number)
-      if (o.plain[i] == o.perturbed[i]) fixed_.push_back({number, o.plain[i]});
+    for (size_t i = 0; i < o.plain.size(); ++i, ++numbers_of_optimizers_)
+      if (o.plain[i] == o.perturbed[i]) fixed_.push_back({numbers_of_optimizers_, o.plain[i]});
 }
 
 void Replay::pack_numbers() {

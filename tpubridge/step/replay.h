@@ -74,6 +74,7 @@ class Replay {
   std::vector<size_t> captured_, others_;  // sources
   std::vector<size_t> slots_;              // that the call has to do with
   std::vector<double> of_optimizers_;
+  size_t numbers_of_optimizers_ = 0;
   // A tensor from outside, in little room: hundreds are looked at in every call.
   struct Check {
     c10::TensorImpl* tensor;

@@ -97,8 +97,8 @@ bool Replay::bind_gradients(const std::vector<at::Tensor>& arguments) {
 // The numbers that this call needs, and where it leaves the generators.
 bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
   of_optimizers_.clear();
-  for (const auto& o : r_.optimizers) next_numbers(*o.optimizer, of_optimizers_);
-  if (of_optimizers_.size() != r_.plain.size()) return false;
+  for (const auto& o : r_.optimizers) next_numbers(*o.optimizer, o.ahead, of_optimizers_);
+  if (of_optimizers_.size() != numbers_of_optimizers_) return false;
   for (const auto& f : fixed_)
     if (of_optimizers_[f.number] != f.value) return false;
   std::vector<Draw> draws;
@@ -165,7 +165,9 @@ bool Replay::holds_captured() const {
 }
 
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {
-  if (!Closure::current().hold(r_.windows)) return false;
+  if (!hold(r_.looks) || !hold(r_.modules)) return false;
+  for (const auto& o : r_.options)
+    if (!o.hold()) return false;
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return false;
   for (size_t i = 0; i < arguments.size(); ++i) {

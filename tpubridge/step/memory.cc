@@ -1,0 +1,103 @@
+#include "tpubridge/step/memory.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+namespace tpubridge::step {
+namespace {
+
+// A sanitizer would object to reading beside a variable.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void copy_words(uintptr_t from, void* to,
+                                                                               size_t n) {
+  auto* out = static_cast<unsigned char*>(to);
+  if (from % kWord == 0 && n % kWord == 0) {
+    for (size_t i = 0; i < n; i += kWord) {
+      const uint64_t word = *reinterpret_cast<const volatile uint64_t*>(from + i);
+      std::memcpy(out + i, &word, kWord);
+    }
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) out[i] = *reinterpret_cast<const volatile unsigned char*>(from + i);
+}
+
+pid_t self() {
+  thread_local const pid_t id = getpid();  // the device is of no use in a forked process anyway
+  return id;
+}
+
+}  // namespace
+
+bool on_stack(uintptr_t from, size_t n) {
+  thread_local const uintptr_t top = [] {
+    pthread_attr_t attributes;
+    void* low = nullptr;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return uintptr_t{0};
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    return reinterpret_cast<uintptr_t>(low) + size;
+  }();
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  return from >= here && from + n <= top;
+}
+
+bool on_heap(uintptr_t from, size_t n) {
+  static const uintptr_t start = [] {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.ends_with("[heap]")) return static_cast<uintptr_t>(std::stoull(line, nullptr, 16));
+    return ~uintptr_t{0};
+  }();
+  return from >= start && from + n <= reinterpret_cast<uintptr_t>(sbrk(0));
+}
+
+void Reads::add(uintptr_t from, void* to, size_t n) {
+  if (!is_address(from)) {
+    failed_ = true;
+  } else if (on_stack(from, n) || on_heap(from, n)) {
+    copy_words(from, to, n);
+  } else {
+    local_.push_back({to, n});
+    remote_.push_back({reinterpret_cast<void*>(from), n});  // NOLINT(performance-no-int-to-ptr)
+    bytes_ += n;
+  }
+}
+
+bool Reads::all() {
+  constexpr size_t kMost = 512;  // the kernel's limit is twice that
+  size_t got = 0;
+  for (size_t i = 0; i < local_.size() && !failed_; i += kMost) {
+    const size_t n = std::min(kMost, local_.size() - i);
+    const ssize_t some = process_vm_readv(self(), &local_[i], n, &remote_[i], n, 0);
+    if (some <= 0) break;
+    got += static_cast<size_t>(some);
+  }
+  return !failed_ && got == bytes_;
+}
+
+bool read_memory(uintptr_t from, void* to, size_t n) {
+  Reads one;
+  one.add(from, to, n);
+  return one.all();
+}
+
+std::vector<uint64_t> words_at(uintptr_t from, size_t most) {
+  std::vector<uint64_t> out(most);
+  if (read_memory(from, out.data(), most * kWord)) return out;
+  out.resize(std::min(most, (4096 - from % 4096) / kWord));
+  if (!read_memory(from, out.data(), out.size() * kWord)) out.clear();
+  return out;
+}
+
+std::string text_at(uintptr_t from, size_t most) {
+  std::string out;
+  char c = 0;
+  while (out.size() < most && read_memory(from + out.size(), &c, 1) && c != 0) out += c;
+  return out;
+}
+
+}  // namespace tpubridge::step

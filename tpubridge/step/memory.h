@@ -1,0 +1,36 @@
+// Reading memory of this process that may not be there.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpubridge::step {
+
+inline constexpr size_t kWord = sizeof(uint64_t);
+
+[[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here: it can be read as it is
+[[nodiscard]] bool on_heap(uintptr_t from, size_t n);  // the part of it that grows by sbrk(): it is all there
+[[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
+
+// Reads that are asked of the kernel, which says what is not there, all at once.
+class Reads {
+ public:
+  void add(uintptr_t from, void* to, size_t n);
+  [[nodiscard]] bool all();  // does them; false where something was not there
+
+ private:
+  std::vector<iovec> local_, remote_;
+  size_t bytes_ = 0;
+  bool failed_ = false;
+};
+
+[[nodiscard]] bool read_memory(uintptr_t from, void* to, size_t n);
+// What stands at an address, as far as it can be read: up to the end of its page where the next is not there.
+[[nodiscard]] std::vector<uint64_t> words_at(uintptr_t from, size_t most);
+[[nodiscard]] std::string text_at(uintptr_t from, size_t most);  // up to the zero, or nothing
+
+}  // namespace tpubridge::step

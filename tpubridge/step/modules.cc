@@ -1,0 +1,164 @@
+#include "tpubridge/step/modules.h"
+
+#include <cxxabi.h>
+#include <malloc.h>
+#include <torch/nn/module.h>
+
+#include <cstring>
+
+#include "tpubridge/step/memory.h"
+
+namespace tpubridge::step {
+
+using torch::nn::Module;
+using ModulePtr = std::shared_ptr<Module>;
+
+namespace {
+
+// What libstdc++'s shared_ptr is: the object, and what counts its holders.
+struct SharedWords {
+  uint64_t object = 0, counts = 0;
+};
+SharedWords words_of(const ModulePtr& m) {
+  static_assert(sizeof(SharedWords) == sizeof m);
+  SharedWords out;
+  std::memcpy(&out, static_cast<const void*>(&m), sizeof out);
+  return out;
+}
+
+// The name of the class of an object with a table of functions, if there is one at this address.
+struct Named {
+  const std::type_info* type = nullptr;
+  std::string name;
+};
+Named class_at(uint64_t object) {
+  struct Plain {};
+  struct Single : std::exception {};
+  static const auto kinds = [] {
+    std::vector<uint64_t> out;
+    for (const std::type_info* t : {&typeid(Plain), &typeid(Single), &typeid(std::basic_iostream<char>)}) {
+      uint64_t word;
+      std::memcpy(&word, static_cast<const void*>(t), kWord);
+      out.push_back(word);
+    }
+    return out;
+  }();
+  uint64_t table = 0, type = 0, kind = 0, name = 0;
+  if (object % kWord != 0 || !read_memory(object, &table, kWord) || table % kWord != 0 ||
+      !read_memory(table - kWord, &type, kWord) || type % kWord != 0 || !read_memory(type, &kind, kWord) ||
+      std::find(kinds.begin(), kinds.end(), kind) == kinds.end() || !read_memory(type + kWord, &name, kWord))
+    return {};
+  return {reinterpret_cast<const std::type_info*>(type), text_at(name, 4096)};  // NOLINT
+}
+
+bool is_module(const std::type_info& t) {
+  if (t == typeid(Module)) return true;
+  if (const auto* one = dynamic_cast<const abi::__si_class_type_info*>(&t))
+    return is_module(*one->__base_type);
+  if (const auto* many = dynamic_cast<const abi::__vmi_class_type_info*>(&t))
+    for (unsigned i = 0; i < many->__base_count; ++i)
+      if (many->__base_info[i].__offset() == 0 && is_module(*many->__base_info[i].__base_type)) return true;
+  return false;
+}
+
+// A shared_ptr of a living module, if these two words are one: the module knows its own counts, and they are
+// those of a shared_ptr that somebody holds. What was freed has no such counts any more.
+ModulePtr module_of(uint64_t object, uint64_t counts) {
+  if (!is_address(object) || !is_address(counts) || object % kWord != 0 || counts % kWord != 0) return {};
+  SharedWords itself;  // behind the table of functions
+  uint32_t holders = 0;
+  if (!read_memory(object + kWord, &itself, sizeof itself) || itself.object != object ||
+      itself.counts != counts || !read_memory(counts + kWord, &holders, sizeof holders) || holders == 0)
+    return {};
+  if (class_at(counts).name.find("_Sp_counted_") == std::string::npos) return {};
+  const Named c = class_at(object);
+  if (!c.type || !is_module(*c.type)) return {};
+  return reinterpret_cast<Module*>(object)->shared_from_this();  // NOLINT(performance-no-int-to-ptr)
+}
+
+constexpr size_t kNearWords = 48;
+void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<ModulePtr>& out) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i + 1 < words.size())
+      if (auto m = module_of(words[i], words[i + 1])) {
+        out.push_back(std::move(m));
+        ++i;
+        continue;
+      }
+    if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0) continue;
+    // Beside a variable on a stack lie others.
+    look_for_modules(words_at(words[i], on_heap(words[i], kWord) ? kNearWords : 2), hops - 1, out);
+  }
+}
+
+}  // namespace
+
+ModuleImage image_of(const ModulePtr& m) {
+  constexpr size_t kMost = 16384;
+  const SharedWords w = words_of(m);
+  const std::string counts = class_at(w.counts).name;
+  size_t bytes = 0;
+  // NOLINTBEGIN(performance-no-int-to-ptr)
+  if (counts.starts_with("St23_Sp_counted_ptr_inplace") && counts.find("SaI") != std::string::npos)
+    bytes = w.counts + malloc_usable_size(reinterpret_cast<void*>(w.counts)) - w.object;
+  else if (counts.starts_with("St15_Sp_counted_ptr") && dynamic_cast<void*>(m.get()) == m.get())
+    bytes = malloc_usable_size(reinterpret_cast<void*>(w.object));
+  // NOLINTEND(performance-no-int-to-ptr)
+  ModuleImage out{reinterpret_cast<const std::byte*>(m.get())};
+  out.bytes.resize(std::min(bytes, kMost));
+  if (!read_memory(w.object, out.bytes.data(), out.bytes.size())) out.bytes.clear();
+  return out;
+}
+
+bool hold(const std::vector<ModuleImage>& images) {
+  for (const auto& i : images)
+    if (std::memcmp(i.at, i.bytes.data(), i.bytes.size()) != 0) return false;
+  return true;
+}
+
+void Modules::add(const ModulePtr& root) { put(root, true); }
+
+void Modules::put(const ModulePtr& root, bool hold) {
+  for (const auto& r : roots_)
+    if (r.itself == root.get() && r.root.lock() == root) return;
+  Root r{root, {}, root.get()};
+  for (auto& m : root->modules(/*include_self=*/hold)) r.modules.push_back(std::move(m));
+  roots_.push_back(std::move(r));
+}
+
+void Modules::find(const Closure& closure) {
+  std::vector<ModulePtr> found;
+  look_for_modules(closure.words(), 2, found);
+  for (const auto& m : found) {
+    const auto known = all();
+    if (std::find(known.begin(), known.end(), m) == known.end()) put(m, false);
+  }
+}
+
+void Modules::append_modes(std::vector<uint64_t>& guard) {
+  died_ += std::erase_if(roots_, [](const Root& r) { return r.root.expired(); });
+  uint64_t bits = 1;
+  auto add = [&](const Module& m) {
+    bits = (bits << 1) | m.is_training();
+    if (bits >> 63) guard.push_back(std::exchange(bits, 1));
+  };
+  for (const auto& r : roots_) {
+    add(*r.itself);
+    for (const auto& m : r.modules)
+      if (m.get() != r.itself) add(*m);
+  }
+  guard.push_back(bits);
+  guard.push_back(died_);
+}
+
+std::vector<ModulePtr> Modules::all() const {
+  std::vector<ModulePtr> out;
+  for (const auto& r : roots_) {
+    if (auto m = r.root.lock()) out.push_back(std::move(m));
+    for (const auto& m : r.modules)
+      if (m.get() != r.itself) out.push_back(m);
+  }
+  return out;
+}
+
+}  // namespace tpubridge::step
