@@ -61,22 +61,31 @@ Step step(Dice& d) {
         &Step::host_number, &Step::captured_number, &Step::table, &Step::twice, &Step::rate})
     s.*flag = d.percent(12);
   s.noise = d.percent(6);
+  // What the host does with an optimizer shows nowhere where nobody knows it.
+  if (s.named == Named::modules || s.named == Named::none) s.schedule = s.rate = false;
   return s;
 }
 
 // How often an act is taken; one that the step does not feel is left out.
 int weight(Do what, const Case& c) {
   const Step& s = c.step;
+  const bool unknown =
+      c.optimizer.rule < Rule::fused_sgd && (s.named == Named::modules || s.named == Named::none);
   switch (what) {
     case Do::call:
       return 0;  // they stand between all others anyway
     case Do::call_limited:
     case Do::prepare:
-      return s.schedule ? 0 : 2;  // nobody can take back what a scheduler of the host did
+      if (s.schedule) return 0;  // nobody can take back what a scheduler of the host did
+      [[fallthrough]];
+    case Do::call_throws:  // nor what an optimizer did that nobody knows
+      return unknown ? 0 : 2;
     case Do::factor:
     case Do::save_load:
     case Do::thread:
       return 1;
+    case Do::no_grad:  // then nobody looks whether there are gradients
+      return unknown ? 0 : 2;
     case Do::write_to:
       return s.write == Write::none ? 0 : 4;
     case Do::argument_grad:

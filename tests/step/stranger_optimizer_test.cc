@@ -209,6 +209,24 @@ TEST(StrangerOptimizer, AnotherTakesItsPlace) {
   EXPECT_GT(report.replayed, 3);
 }
 
+// Counts of their own for parameters that come later.
+TEST(StrangerOptimizer, ALayerIsThawed) {
+  expect_same(
+      [](torch::Device device, bool compiled) {
+        auto net = std::make_shared<Net>(device);
+        for (auto& p : net->first->parameters()) p.requires_grad_(false);
+        auto opt = std::make_shared<Adam>(net->parameters(), AdamOptions(0.1));
+        Program p;
+        set_call(p, compiled, [=](const Tensor& x) { return plain(*net, *opt, x); });
+        p.state = [net] { return net->parameters(); };
+        p.change = [=](int i) {
+          if (i == 6 || i == 9) net->first->parameters()[i == 6 ? 0 : 1].requires_grad_(true);
+        };
+        return p;
+      },
+      14);
+}
+
 TEST(StrangerOptimizer, ParametersAreAdded) {
   expect_same(
       [](torch::Device device, bool compiled) {

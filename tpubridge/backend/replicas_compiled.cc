@@ -9,6 +9,7 @@
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/mesh/collectives.h"
+#include "tpubridge/step/optimizers.h"
 
 namespace tpubridge {
 
@@ -23,7 +24,7 @@ CompiledReplicas::CompiledReplicas(Replicas& replicas) : replicas_(replicas) {
   }
 }
 
-// The gradients leave the parameters: what a replayed call does not do must not be needed.
+// The gradients leave the parameters: what is averaged comes back as other tensors.
 FlatGradients CompiledReplicas::flat_gradients(size_t i, const at::Tensor& loss) {
   loss.backward();
   const at::NoGradGuard no_grad;
@@ -46,26 +47,23 @@ FlatGradients CompiledReplicas::flat_gradients(size_t i, const at::Tensor& loss)
   return out;
 }
 
-// The loss, and the gradients in the order of `which`.
-std::vector<at::Tensor> CompiledReplicas::step(size_t i, const FlatGradients& mean) {
-  std::vector<at::Tensor> out;
+// Gives the loss.
+at::Tensor CompiledReplicas::step(size_t i, const FlatGradients& mean) {
+  const at::Tensor& with_loss = mean.flat[static_cast<size_t>(mean.loss_in)];
   {
     const at::NoGradGuard no_grad;
-    const at::Tensor& with_loss = mean.flat[static_cast<size_t>(mean.loss_in)];
-    out.push_back(with_loss.narrow(0, with_loss.numel() - 1, 1).reshape({}).clone());
     const auto parameters = replicas_.modules()[i]->parameters();
     for (size_t f = 0; f < mean.flat.size(); ++f) {
       int64_t from = 0;
       for (const int64_t k : mean.which[f]) {
         const at::Tensor& p = parameters[static_cast<size_t>(k)];
         p.mutable_grad() = mean.flat[f].narrow(0, from, p.numel()).view(p.sizes()).clone();
-        out.push_back(p.grad());
         from += p.numel();
       }
     }
   }
   replicas_.optimizers()[i]->step();
-  return out;
+  return with_loss.narrow(0, with_loss.numel() - 1, 1).reshape({}).clone();
 }
 
 at::Tensor CompiledReplicas::apply(std::vector<FlatGradients>& all) {
@@ -83,12 +81,8 @@ at::Tensor CompiledReplicas::apply(std::vector<FlatGradients>& all) {
   at::Tensor loss;
   for (size_t i = 0; i < all.size(); ++i) {
     auto run = [&](FlatGradients& mean) { return step(i, mean); };
-    auto out = step::typed_call(*step_[i], run, all[i]);
-    const auto parameters = replicas_.modules()[i]->parameters();
-    size_t next = 1;
-    for (const auto& which : all[i].which)
-      for (const int64_t k : which) parameters[static_cast<size_t>(k)].mutable_grad() = out[next++];
-    if (i == 0) loss = out[0];
+    const at::Tensor of_one = step::typed_call(*step_[i], run, all[i]);
+    if (i == 0) loss = of_one;
   }
   return loss;
 }
@@ -101,12 +95,14 @@ int64_t CompiledReplicas::traced() const {
 }
 
 std::unique_ptr<CompiledReplicas> compiled_replicas(Replicas& replicas) {
-  try {
-    return std::make_unique<CompiledReplicas>(replicas);
-  } catch (const ArgumentError& e) {
-    log::warn("data_parallel.not_compiled", {{"reason", e.what()}});
-    return nullptr;
-  }
+  for (const auto& o : replicas.optimizers())
+    if (!step::class_of(*o)) {
+      log::warn("data_parallel.not_compiled",
+                {{"reason", "the numbers of this optimizer's class are not known"},
+                 {"optimizer", c10::demangle(typeid(*o).name())}});
+      return nullptr;
+    }
+  return std::make_unique<CompiledReplicas>(replicas);
 }
 
 }  // namespace tpubridge

@@ -37,7 +37,7 @@ class CompiledReplicas {
 
  private:
   [[nodiscard]] FlatGradients flat_gradients(size_t i, const at::Tensor& loss);
-  [[nodiscard]] std::vector<at::Tensor> step(size_t i, const FlatGradients& mean);
+  [[nodiscard]] at::Tensor step(size_t i, const FlatGradients& mean);
 
   Replicas& replicas_;
   std::vector<std::unique_ptr<step::Engine>> backward_, step_;

@@ -11,8 +11,8 @@
 //
 // Tensors that the function uses from outside (parameters, optimizer state, gradients) are found by
 // themselves, read anew at every call and written back. Code on the host does not run in a replayed call:
-// pass what changes as an argument. Named optimizers are the exception: their step counts and options
-// (learning rate, betas, …) are followed. Numbers among the arguments are part of the guard: another number
+// pass what changes as an argument. Optimizers are the exception: their step counts and options (learning
+// rate, betas, …) are followed. Numbers among the arguments are part of the guard: another number
 // is another program. Results carry no autograd history.
 #pragma once
 
@@ -34,9 +34,9 @@ class Optimizer;
 namespace tpubridge {
 
 struct StepOptions {
-  std::vector<std::shared_ptr<torch::nn::Module>> modules = {};  // train/eval mode becomes part of the guard
-  std::vector<torch::optim::Optimizer*> optimizers =
-      {};  // SGD, Adam, AdamW, RMSprop, Adagrad; must outlive the step
+  // Those that the function captures are found by themselves; these are known for sure.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules = {};
+  std::vector<torch::optim::Optimizer*> optimizers = {};  // must outlive the step
   HostReads host_reads = HostReads::refuse;
   size_t programs = 8;  // kept for different guards; the least recently used goes first
   // Compile quickly and run at once; the optimised program takes over when a thread in the background has it.

@@ -73,6 +73,9 @@ class OptimizerWatch::Perturbed {
     step_.plain.clear();
     step_.perturbed.clear();
     next_numbers(w_.optimizer, 0, step_.plain);
+    w_.all_.first_plain_.clear();
+    w_.all_.first_perturbed_.clear();
+    first_numbers(w_.optimizer, w_.all_.first_plain_);
     uint64_t& k = w_.seed_;
     for (auto& o : w_.options_) {
       k = (k ^ (k >> 29)) * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB;
@@ -81,6 +84,7 @@ class OptimizerWatch::Perturbed {
       *o.place *= 1 - part;  // a beta stays below 1
     }
     next_numbers(w_.optimizer, 0, step_.perturbed);
+    first_numbers(w_.optimizer, w_.all_.first_perturbed_);
     w_.all_.current_ = &step_;
   }
   void end() {
@@ -246,6 +250,8 @@ void OptimizerWatches::made(const trace::Value& number) {
     held_.push_back(number);
     return;
   }
+  for (size_t j = 0; j < first_plain_.size(); ++j)
+    if (same_number(v, first_perturbed_[j])) return n.set_number(first_plain_[j]);
   bool constant = std::abs(v) == 1;
   for (size_t j = 0; j < plain.size(); ++j) constant |= perturbed[j] == plain[j] && same_number(v, plain[j]);
   if (!constant)

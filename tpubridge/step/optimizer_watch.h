@@ -75,6 +75,7 @@ class OptimizerWatches {
   std::list<OptimizerWatch> watches_;
   std::deque<FollowedStep> steps_;
   FollowedStep* current_ = nullptr;
+  std::vector<double> first_plain_, first_perturbed_;  // of the same step: see first_numbers()
   std::unordered_map<const trace::Node*, size_t> found_;
   std::vector<trace::Value> held_;  // addresses are not used again
 };

@@ -66,13 +66,16 @@ struct Stepping final : O {
     return watched_step(*this, closure, [this](const LossClosure& c) { return O::step(c); });
   }
 };
+uint64_t first_word(const void* object) {
+  uint64_t word;
+  std::memcpy(&word, object, sizeof word);
+  return word;
+}
 template <class O, class OptionsOf>
 uint64_t table_of() {
   static const uint64_t table = [] {
     const O one(std::vector<OptimizerParamGroup>(), OptionsOf(0.1));
-    uint64_t word;
-    std::memcpy(&word, static_cast<const void*>(&one), sizeof word);
-    return word;
+    return first_word(&one);
   }();
   return table;
 }
@@ -130,6 +133,33 @@ Options options_of_fused(OptimizerOptions& o) {
 template <class O>
 bool is(const Optimizer& o) {
   return typeid(o) == typeid(O) || typeid(o) == typeid(Stepping<O>);
+}
+
+// The tables of functions of an optimizer and of its options.
+struct Tables {
+  uint64_t itself, options;
+};
+template <class O, class OptionsOf>
+Tables tables_of() {
+  const OptionsOf options(0.1);
+  return {table_of<O, OptionsOf>(), first_word(&options)};
+}
+
+// Whether what looks like an optimizer is one: its groups have options of its kind. Those of one that was
+// destroyed are gone, though its own memory may look as it did.
+bool lives(uint64_t at, const Tables& tables) {
+  static_assert(sizeof(OptimizerParamGroup) == 4 * kWord);  // a vector, and a pointer to the options
+  uint64_t groups[2];
+  if (!read_memory(at + kWord, groups, sizeof groups) || groups[0] >= groups[1] || groups[0] % kWord != 0 ||
+      groups[1] - groups[0] > (1 << 20))
+    return false;
+  for (uint64_t g = groups[0]; g < groups[1]; g += sizeof(OptimizerParamGroup)) {
+    uint64_t options = 0, table = 0;
+    if (!read_memory(g + 3 * kWord, &options, kWord) || !read_memory(options, &table, kWord) ||
+        table != tables.options)
+      return false;
+  }
+  return true;
 }
 
 // Which of its group's distinct step counts each parameter has, in the order of the parameters: `of` has one
@@ -224,16 +254,18 @@ const OptimizerClass* class_of(Optimizer& optimizer) {
 }
 
 std::vector<Optimizer*> captured_optimizers(const Closure& closure) {
-  const std::vector<uint64_t> tables = {table_of<Adam, AdamOptions>(), table_of<AdamW, AdamWOptions>(),
-                                        table_of<SGD, SGDOptions>(), table_of<RMSprop, RMSpropOptions>(),
-                                        table_of<Adagrad, AdagradOptions>()};
+  static const std::vector<Tables> all = {tables_of<Adam, AdamOptions>(), tables_of<AdamW, AdamWOptions>(),
+                                          tables_of<SGD, SGDOptions>(), tables_of<RMSprop, RMSpropOptions>(),
+                                          tables_of<Adagrad, AdagradOptions>()};
   std::vector<Optimizer*> out;
   for (uint64_t at : closure.words())
     for (int hops = 0; hops < 2; ++hops) {
       uint64_t first = 0;
       if (at % kWord != 0 || !read_memory(at, &first, kWord)) break;
-      if (std::find(tables.begin(), tables.end(), first) != tables.end()) {
-        out.push_back(reinterpret_cast<Optimizer*>(at));  // NOLINT(performance-no-int-to-ptr)
+      const auto t = std::find_if(all.begin(), all.end(), [&](const Tables& x) { return x.itself == first; });
+      if (t != all.end()) {
+        if (lives(at, *t))
+          out.push_back(reinterpret_cast<Optimizer*>(at));  // NOLINT(performance-no-int-to-ptr)
         break;
       }
       at = first;
@@ -246,6 +278,12 @@ void next_numbers(Optimizer& optimizer, int64_t ahead, std::vector<double>& out)
   for (auto& group : optimizer.param_groups())
     for (int64_t n : steps(optimizer, c, group).distinct)
       for (double v : c.numbers(group.options(), n + 1 + ahead)) out.push_back(v);
+}
+
+void first_numbers(Optimizer& optimizer, std::vector<double>& out) {
+  const OptimizerClass& c = *class_of(optimizer);
+  for (auto& group : optimizer.param_groups())
+    for (double v : c.numbers(group.options(), 1)) out.push_back(v);
 }
 
 void option_values(Optimizer& optimizer, std::vector<double>& out) {

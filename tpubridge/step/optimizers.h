@@ -32,12 +32,13 @@ struct OptimizerClass {
 // Null for one that is not known.
 [[nodiscard]] const OptimizerClass* class_of(torch::optim::Optimizer& optimizer);
 
-// Those of torch's classes that a function captures, by reference or by a pointer. Only for a function that
-// is known to step some: others may be gone.
+// Those of torch's classes that a function captures, by reference or by a pointer.
 [[nodiscard]] std::vector<torch::optim::Optimizer*> captured_optimizers(const Closure& closure);
 
 // The numbers of the next step, or of one `ahead` of it, group by group, in a fixed order. Of a known class.
 void next_numbers(torch::optim::Optimizer& optimizer, int64_t ahead, std::vector<double>& out);
+// Those of a parameter's first step, which it may take while others have counted some already.
+void first_numbers(torch::optim::Optimizer& optimizer, std::vector<double>& out);
 // The options that enter numbers, group by group. Of a known class.
 void option_values(torch::optim::Optimizer& optimizer, std::vector<double>& out);
 // What decides which ops a step has: options that are zero or not, flags, which parameters have counted the

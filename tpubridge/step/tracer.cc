@@ -103,11 +103,10 @@ std::unique_ptr<TracedCall> Tracer::record(const std::vector<at::Tensor>& argume
   for (auto* o : options_.optimizers) c.follow(*o, seed_);
   std::erase_if(met_optimizers_, [](const auto& o) { return o.second.expired(); });
   for (const auto& o : met_optimizers_) c.follow(*o.first, seed_, /*may_die=*/true);
-  if (steps_others_)
-    for (auto* o : captured_optimizers(Closure::current())) {
-      c.follow(*o, seed_);
-      watch_structure(r, o);
-    }
+  for (auto* o : captured_optimizers(Closure::current())) {
+    c.follow(*o, seed_);
+    watch_structure(r, o);
+  }
   try {
     const OuterScope scope_of_outer(c);
     RecordingScope scope(c.recording);
@@ -121,7 +120,6 @@ std::unique_ptr<TracedCall> Tracer::record(const std::vector<at::Tensor>& argume
     throw;
   }
   c.end_optimizers();
-  steps_others_ |= r.other_optimizer;
   touch_all(r, c.results);
   return call;
 }

@@ -51,7 +51,6 @@ class Tracer {
   std::vector<WeakTensor> variables_;
   std::unordered_set<const c10::TensorImpl*> known_variables_;
   std::vector<std::pair<torch::optim::Optimizer*, std::weak_ptr<bool>>> met_optimizers_;
-  bool steps_others_ = false;  // optimizers that it was not told of
 };
 
 }  // namespace tpubridge::step

@@ -3,11 +3,40 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-#include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/step/optimizers.h"
 
 namespace tpubridge::train {
+namespace {
+
+// What micro-batches have changed when a later one fails: running statistics and the generator. Their
+// gradients nobody needs, and the optimizer comes last.
+class Undo {
+ public:
+  Undo(const torch::nn::Module& module, at::Device device) {
+    if (device.is_cpu()) return;
+    const at::NoGradGuard no_grad;
+    for (const auto& b : module.buffers()) buffers_.emplace_back(b, b.clone());
+    generator_ = at::globalContext().defaultGenerator(device);
+    const std::lock_guard lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  void operator()() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, before] : buffers_) buffer.copy_(before);
+    if (!generator_.defined()) return;
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
+}  // namespace
 
 StepRunner::StepRunner(std::shared_ptr<torch::nn::Module> module, LossFunction loss,
                        torch::optim::Optimizer& optimizer, double clip_norm, HostReads host_reads)
@@ -71,18 +100,18 @@ void StepRunner::compile_all() {
   auto apply = [this](const at::Tensor& loss) { return this->apply(loss); };
   auto loss = [this](const Batch& b) { return loss_(b); };
   const bool on_cpu = parameters_.empty() || parameters_[0].device().is_cpu();
-  bool plain = on_cpu;
-  if (!plain) try {
-      make<decltype(whole), const Batch&>(whole_, whole, "training step", true);
-      make<decltype(first), const Batch&, double>(first_, first, "first micro-batch", false);
-      make<decltype(more), const Batch&, double, const at::Tensor&>(more_, more, "micro-batch", false);
-      make<decltype(apply), const at::Tensor&>(apply_, apply, "optimizer", true);
-    } catch (const ArgumentError& e) {  // an optimizer whose numbers compile() cannot follow
-      log::warn("trainer.not_compiled", {{"reason", e.what()}});
-      traced_.clear();
-      plain = true;
-    }
-  if (plain) whole_ = whole, first_ = first, more_ = more, apply_ = apply;
+  const bool known = step::class_of(optimizer_) != nullptr;
+  if (!on_cpu && !known)
+    log::warn("trainer.not_compiled", {{"reason", "the numbers of this optimizer's class are not known"},
+                                       {"optimizer", c10::demangle(typeid(optimizer_).name())}});
+  if (on_cpu || !known) {
+    whole_ = whole, first_ = first, more_ = more, apply_ = apply;
+  } else {
+    make<decltype(whole), const Batch&>(whole_, whole, "training step", true);
+    make<decltype(first), const Batch&, double>(first_, first, "first micro-batch", false);
+    make<decltype(more), const Batch&, double, const at::Tensor&>(more_, more, "micro-batch", false);
+    make<decltype(apply), const at::Tensor&>(apply_, apply, "optimizer", true);
+  }
   evaluate_ = loss;
   if (on_cpu) return;
   auto step = std::make_shared<CompiledStep<decltype(loss)>>(
@@ -97,17 +126,20 @@ int64_t StepRunner::traced() const {
 }
 
 StepResult StepRunner::run(const std::vector<MicroBatch>& parts) {
-  const int64_t before = traced();
-  replayed_ = false;
   Two out;
   if (parts.size() == 1) {
     out = whole_(parts[0].batch);
   } else {
-    at::Tensor sum = first_(parts[0].batch, parts[0].weight);
-    for (size_t i = 1; i < parts.size(); ++i) sum = more_(parts[i].batch, parts[i].weight, sum);
-    out = apply_(sum);
+    Undo undo(*module_, parameters_.empty() ? at::Device(at::kCPU) : parameters_[0].device());
+    try {
+      at::Tensor sum = first_(parts[0].batch, parts[0].weight);
+      for (size_t i = 1; i < parts.size(); ++i) sum = more_(parts[i].batch, parts[i].weight, sum);
+      out = apply_(sum);
+    } catch (...) {
+      if (compiled()) undo();
+      throw;
+    }
   }
-  replayed_ = before >= 0 && traced() == before;
   return {out[0], out.size() > 1 ? out[1] : at::Tensor()};
 }
 

@@ -27,8 +27,8 @@ class StepRunner {
   [[nodiscard]] at::Tensor evaluate(const Batch& batch);
   // Forgets the compiled programs and the gradients.
   void reset();
-  // Whether the latest run was replayed as a whole: then one with batches of the same shapes will be too.
-  [[nodiscard]] bool replayed() const { return replayed_; }
+  // Then a run that throws has done nothing.
+  [[nodiscard]] bool compiled() const { return !traced_.empty(); }
   [[nodiscard]] int64_t traced() const;  // calls that were traced so far; -1 where nothing is compiled
 
  private:
@@ -48,7 +48,6 @@ class StepRunner {
   std::vector<at::Tensor> parameters_;
   double clip_norm_;
   HostReads host_reads_;
-  bool replayed_ = false;
   std::vector<std::function<int64_t()>> traced_;
   std::function<Two(const Batch&)> whole_;
   std::function<at::Tensor(const Batch&, double)> first_;

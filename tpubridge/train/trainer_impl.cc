@@ -70,7 +70,7 @@ void Trainer::Impl::begin(DataSource& data) {
   losses.clear();
   ahead = std::make_unique<Prefetcher>(data, device, options.prefetch, parts);
   start = LoadedCheckpoint{{step, {}}, capture(training_parts(), numbers())};
-  snapshots_left = 6;  // a step is traced two to four times
+  snapshots_left = 6;
   began = reported = std::chrono::steady_clock::now();
   begun_step = reported_step = step;
   examples = reported_examples = 0;

@@ -35,9 +35,9 @@ struct Trainer::Impl {
   // Memory.
   // Takes the parts that are on the device out of the batches: nothing else should hold them.
   [[nodiscard]] std::vector<MicroBatch> micro_batches(std::vector<Fetched>& batches) const;
-  void remember(const std::vector<MicroBatch>& next);
+  void remember();
   void drop_values();
-  void make_room(const TPUOutOfMemoryError& cause, bool traced, std::vector<Fetched>& batches);
+  void make_room(const TPUOutOfMemoryError& cause, bool half_way, std::vector<Fetched>& batches);
 
   // What happens every so many steps.
   void report(size_t keep);
@@ -70,9 +70,8 @@ struct Trainer::Impl {
   std::optional<double> best, last_evaluation;
 
   std::optional<LoadedCheckpoint> start;   // where this call of train() began, until there is a checkpoint
-  std::optional<CheckpointData> snapshot;  // before a step that may be traced
+  std::optional<CheckpointData> snapshot;  // before a step that is not compiled
   int snapshots_left = 0;
-  std::vector<std::vector<int64_t>> last_sizes;
   int64_t collected_at = -1;  // the step at which memory was last collected
 
   int64_t examples = 0, reported_examples = 0, reported_step = 0, begun_step = 0;

@@ -3,7 +3,6 @@
 #include <torch/optim/optimizer.h>
 
 #include "tpubridge/base/log.h"
-#include "tpubridge/device/torch.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/runtime.h"
@@ -11,28 +10,6 @@
 
 namespace tpubridge {
 namespace {
-
-// The device's generator, as it was: a replayed call draws before it can be refused.
-class GeneratorMark {
- public:
-  explicit GeneratorMark(const at::Device& device)
-      : generator_(device.is_cpu() ? at::Generator() : at::globalContext().defaultGenerator(device)) {
-    if (!generator_.defined()) return;
-    const std::lock_guard lock(generator_.mutex());
-    seed_ = generator_.current_seed();
-    offset_ = generator_.get_offset();
-  }
-  void put_back() {
-    if (!generator_.defined()) return;
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_current_seed(seed_);
-    generator_.set_offset(offset_);
-  }
-
- private:
-  at::Generator generator_;
-  uint64_t seed_ = 0, offset_ = 0;
-};
 
 void forget_programs() {
   exec::Lock lock(exec::mutex());
@@ -67,32 +44,23 @@ std::vector<MicroBatch> Trainer::Impl::micro_batches(std::vector<Fetched>& batch
   return out;
 }
 
-// A traced step that fails leaves parameters half-way: what they were is kept on the host as long as steps
-// are traced.
-void Trainer::Impl::remember(const std::vector<MicroBatch>& next) {
-  std::vector<std::vector<int64_t>> sizes;
-  for (const auto& m : next)
-    for (const auto& t : m.batch) sizes.push_back(t.sizes().vec());
-  const bool will_replay = runner.replayed() && sizes == last_sizes;
-  last_sizes = std::move(sizes);
+// A step that is not compiled leaves parameters half-way where it fails: what they were is kept on the host
+// for the first steps, in which memory shows to be too small.
+void Trainer::Impl::remember() {
   snapshot.reset();
-  if (device.is_cpu() || will_replay || snapshots_left == 0) return;
+  if (device.is_cpu() || runner.compiled() || snapshots_left == 0) return;
   --snapshots_left;
   snapshot = capture(training_parts(), {});
 }
 
 train::StepResult Trainer::Impl::run(std::vector<Fetched>& batches) {
   while (true) {
-    GeneratorMark generator(device);
-    int64_t before = runner.traced();
     try {
       const std::vector<MicroBatch> all = micro_batches(batches);
-      remember(all);
-      before = runner.traced();
+      remember();
       return runner.run(all);
     } catch (const TPUOutOfMemoryError& e) {
-      generator.put_back();
-      make_room(e, runner.traced() != before || before < 0, batches);
+      make_room(e, !runner.compiled(), batches);
     }
   }
 }
@@ -105,10 +73,11 @@ void Trainer::Impl::drop_values() {
   for (auto& b : module->buffers()) b.zero_();
 }
 
-void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool traced, std::vector<Fetched>& batches) {
-  if (traced && !snapshot) throw;  // the parameters are lost; only a checkpoint has them
+void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool half_way,
+                              std::vector<Fetched>& batches) {
+  if (half_way && !snapshot) throw;  // the parameters are lost; only a checkpoint has them
   runner.reset();
-  if (traced) {
+  if (half_way) {
     drop_values();
     restore(training_parts(), *snapshot, "the step before");
   }

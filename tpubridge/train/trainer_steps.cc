@@ -44,7 +44,7 @@ at::Tensor Trainer::training_step(const Batch& batch) {
   if (m.began == std::chrono::steady_clock::time_point{}) {
     m.began = std::chrono::steady_clock::now();
     m.begun_step = m.step;
-    m.snapshots_left = 6;  // a step is traced two to four times
+    m.snapshots_left = 6;
   }
   m.module->train();
   (void)m.set_rate(m.step);
