@@ -1,6 +1,7 @@
 # tpubridge: `make demo` shows it, `make test` checks it; both set up what they need. `make help` lists the rest.
 BUILD ?= build
 JOBS ?= $(shell nproc)
+# WERROR=ON: warnings are errors, as in CI.
 CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TORCH_DIR))
 # A torch of the user's own saves fetching one.
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
@@ -26,7 +27,7 @@ deps:
 	@setup/deps $(DEPS_GROUPS)
 
 configure: deps
-	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@cmake -S . -B $(BUILD) -G Ninja $(if $(WERROR),-DTPUBRIDGE_WERROR=$(WERROR)) $(CMAKE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 
 build: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target product

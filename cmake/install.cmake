@@ -25,7 +25,7 @@ endif()
 set(config "include(\${CMAKE_CURRENT_LIST_DIR}/tpubridge-targets.cmake)\n")
 if(TPUBRIDGE_TORCH)
   # The device: its own export, so that a project without torch still finds tpubridge::core.
-  set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge INSTALL_RPATH "$ORIGIN;${TPUBRIDGE_TORCH_RPATH}")
+  set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge)
   install(TARGETS tpubridge_tpubridge EXPORT tpubridge-device-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT tpubridge-device-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
   install(TARGETS tpubridge-train tpubridge-demo tpubridge-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

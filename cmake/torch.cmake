@@ -32,4 +32,5 @@ endif()
 
 set(TPUBRIDGE_TORCH_HOME ${torch_dir})
 set(TPUBRIDGE_TORCH_RPATH ${torch_dir}/lib ${torch_rpath})
+set(device_rpath "$ORIGIN/../lib;${TPUBRIDGE_TORCH_RPATH}")  # of what is linked to it
 include(cmake/torch-targets.cmake)

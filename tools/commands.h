@@ -36,6 +36,7 @@ inline constexpr int kInterrupted = 130;
 struct Invocation {
   std::vector<std::string> words;  // the whole command line but for the program's name
   bool json = false;
+  bool quiet = false;  // a child of another command, which has warned already
   std::function<int()> body;
 };
 

@@ -16,6 +16,7 @@
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
+#include "tpubridge/base/private_files.h"
 #include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
@@ -215,6 +216,7 @@ Part look_at_cache() {
     const auto space = fs::space(above, failed);
     const auto available = failed ? 0 : static_cast<int64_t>(space.available);
     part.data = {{"folder", folder.string()}, {"writable", usable}, {"available", available}};
+    if (usable) check_private_folder(folder / "programs");
     if (usable)
       part.findings.push_back({Level::ok, fmt::format("{} can be written, {} are free", folder.string(),
                                                       human_bytes(available))});

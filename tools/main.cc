@@ -51,7 +51,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** 
 
 void warn_of_environment() {
   for (const env::Problem& problem : env::check_environment())
-    fmt::print(stderr, "{} {}\n", paint("warning:", Colour::yellow, stderr), problem.message);
+    fmt::print(stderr, "{} {}\n", paint("warning:", Colour::yellow, stderr), printable(problem.message));
 }
 
 int run(int argc, char** argv) {
@@ -70,7 +70,7 @@ int run(int argc, char** argv) {
   }
   handle_interrupts(call.json);
   try {
-    if (!call.json) warn_of_environment();
+    if (!call.json && !call.quiet) warn_of_environment();
     return call.body();
   } catch (const std::exception& e) {
     print_error(e, call.json);
@@ -94,4 +94,4 @@ void add_plugin(CLI::App& app, std::string& plugin, std::optional<int>& devices)
 
 }  // namespace tpubridge::tools
 
-int main(int argc, char** argv) { return tpubridge::tools::run(argc, argv); }
+int main(int argc, char** argv) { return tpubridge::tools::finish(tpubridge::tools::run(argc, argv)); }

@@ -3,30 +3,70 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "tools/commands.h"
 #include "tpubridge/base/env.h"
-#include "tpubridge/base/errors.h"
+#include "tpubridge/base/files.h"
+#include "tpubridge/base/text.h"
 
 namespace tpubridge::tools {
 namespace {
 
 std::string json_text(const nlohmann::ordered_json& value) {
-  return value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::string text = value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  // It escapes what is below a space. Terminals obey U+007F to U+009F too; outside of a string there is none.
+  for (size_t at = 0; (at = text.find_first_of("\x7f\xc2", at)) != text.npos; ++at) {
+    const bool two = text[at] != 0x7f;
+    const int point = two ? static_cast<unsigned char>(text[at + 1]) : 0x7f;
+    if (point < 0xa0) text.replace(at, two ? 2 : 1, fmt::format("\\u{:04x}", point));
+  }
+  return text;
+}
+
+// Escapes what paint() does not write: ESC [ digits m.
+std::string tamed(std::string_view text) {
+  std::string out;
+  const bool colours = coloured(stdout);
+  while (!text.empty()) {
+    const size_t escape = colours ? std::min(text.find('\033'), text.size()) : text.size();
+    out += printable(text.substr(0, escape));
+    text.remove_prefix(escape);
+    if (text.empty()) break;
+    const size_t end = text.find_first_not_of("0123456789", 2);
+    const bool ours = text.starts_with("\033[") && end != text.npos && text[end] == 'm';
+    const std::string_view part = text.substr(0, ours ? end + 1 : 1);
+    out += ours ? std::string(part) : printable(part);
+    text.remove_prefix(part.size());
+  }
+  return out;
+}
+
+bool write_out(std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+void print_raw(std::string_view text) {
+  if (!write_out(text)) throw file_error("write", "standard output", errno);
 }
 
 // The message on its own lines, then the facts, then what to do. A message about a place in a file
 // ("a.mlir:3:10: error: …") already says these.
 std::string error_text(const Error& e) {
   const bool located = !e.detail("line").empty();
-  std::string out = located ? e.message() : paint("error:", Colour::red, stderr) + " " + e.message();
+  const std::string message = printable(e.message());
+  std::string out = located ? message : paint("error:", Colour::red, stderr) + " " + message;
   if (out.back() != '\n') out += '\n';
   for (const auto& [key, value] : e.details())
     if (!located || (key != "file" && key != "line" && key != "column"))
-      out += fmt::format("  {}: {}\n", paint(key, Colour::dim, stderr), value);
-  if (!e.hint().empty()) out += fmt::format("  {} {}\n", paint("→", Colour::blue, stderr), e.hint());
+      out += fmt::format("  {}: {}\n", paint(printable(key), Colour::dim, stderr), printable(value));
+  if (!e.hint().empty())
+    out += fmt::format("  {} {}\n", paint("→", Colour::blue, stderr), printable(e.hint()));
   return out;
 }
 
@@ -64,12 +104,17 @@ std::string human_count(int64_t n, std::string_view one, std::string_view many) 
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
-void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
+void print(std::string_view text) { print_raw(tamed(text)); }
 
-void print_json(const nlohmann::ordered_json& value) { print(json_text(value)); }
+void print_json(const nlohmann::ordered_json& value) { print_raw(json_text(value)); }
+
+int finish(int code) {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout;
+  if (code != kOk || written) return code;
+  print_error(file_error("write", "standard output", errno == 0 ? EIO : errno), false);
+  return kFailed;
+}
 
 void print_error(const std::exception& error, bool json) {
   const auto* ours = dynamic_cast<const Error*>(&error);
@@ -79,11 +124,11 @@ void print_error(const std::exception& error, bool json) {
                                     : ordered_json{{"error_type", "InternalError"},
                                                    {"message", error.what()},
                                                    {"details", ordered_json::object()}};
-    print_json({{"error", inner}});
-    return;
+    if (write_out(json_text({{"error", inner}}))) return;
   }
   const std::string text =
-      ours ? error_text(*ours) : fmt::format("{} {}\n", paint("error:", Colour::red, stderr), error.what());
+      ours ? error_text(*ours)
+           : fmt::format("{} {}\n", paint("error:", Colour::red, stderr), printable(error.what()));
   std::fflush(stdout);
   std::fwrite(text.data(), 1, text.size(), stderr);
 }

@@ -20,8 +20,12 @@ enum class Colour { plain, bold, dim, red, green, yellow, blue };
 [[nodiscard]] std::string human_time(double seconds);  // "1.2 s", "34 ms", "5.6 µs"
 [[nodiscard]] std::string human_count(int64_t n, std::string_view one, std::string_view many);  // "1 device"
 
-void print(std::string_view text);                     // to stdout, whole
+// To stdout, whole: what cannot be written is a FileError. Control characters are escaped, but for the
+// colours of paint().
+void print(std::string_view text);
 void print_json(const nlohmann::ordered_json& value);  // one document, indented, with a newline
 void print_error(const std::exception& error, bool json);
+// `code`; where it is kOk and not all that went to stdout could be written, kFailed with a word on stderr.
+[[nodiscard]] int finish(int code);
 
 }  // namespace tpubridge::tools

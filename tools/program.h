@@ -18,10 +18,10 @@ int run_program(int argc, char** argv, const char* description, const char* name
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return e.get_exit_code() == 0 ? app.exit(e) : (app.exit(e), kBadUsage);
+    return finish(e.get_exit_code() == 0 ? app.exit(e) : (app.exit(e), kBadUsage));
   }
   try {
-    return body(options);
+    return finish(body(options));
   } catch (const std::exception& e) {
     print_error(e, options.json);
     return kFailed;

@@ -16,8 +16,10 @@
 #include "tools/run_inputs.h"
 #include "tools/run_report.h"
 #include "tools/session.h"
+#include "tools/untrusted.h"
 #include "tpubridge/base/tensor_file.h"
 #include "tpubridge/cache/programs.h"
+#include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
 namespace {
@@ -27,6 +29,7 @@ struct RunOptions {
   InputOptions inputs;
   std::optional<int> devices, replicas, partitions;
   int repeat = 0;
+  bool trusted = false, check = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -190,11 +193,40 @@ RunReport execute(const RunOptions& options, const ProgramFile& program, const p
   return report;
 }
 
-int run(const RunOptions& options, bool json) {
-  check_options(options);
+// The options that choose where it runs, for the child.
+std::vector<std::string> where(const RunOptions& options) {
+  std::vector<std::string> out;
+  if (!options.plugin.empty()) out = {"--plugin", options.plugin};
+  for (const auto& [name, value] : {std::pair("--devices", options.devices),
+                                    {"--replicas", options.replicas},
+                                    {"--partitions", options.partitions}})
+    if (value) out.insert(out.end(), {name, std::to_string(*value)});
+  return out;
+}
+
+// The child's part: the program is compiled, and kept on disk.
+int check(const RunOptions& options) {
+  limit_this_process();
   const ProgramFile program = read(options);
   const auto client = open(options, program);
+  const cache::Found found = compile(*client, program);
+  print_checked(program, found.source == cache::Source::disk ? std::nullopt : std::optional(found.seconds));
+  return kOk;
+}
+
+int run(const RunOptions& options, bool json) {
+  if (options.check) return check(options);
+  check_options(options);
+  const ProgramFile program = read(options);
+  Check checked;
+  if (!options.trusted) {
+    set_phase("compiling");
+    checked = check_in_child(program, pjrt::choose(options.plugin).path, where(options), json);
+    if (checked.code != kOk) return checked.code;
+  }
+  const auto client = open(options, program);
   RunReport report = execute(options, program, *client);
+  if (checked.compile_s) report.compile_s = *checked.compile_s, report.from_disk = false;
 
   set_phase("saving");
   if (options.show == "ascii")
@@ -235,6 +267,8 @@ void add_run(CLI::App& root, Invocation& call) {
       ->check(CLI::Range(0, 1000000));
   app->add_option("--show", o->show, "Show a 2-D output as a picture: ascii, or a file .pgm")
       ->type_name("ascii|FILE");
+  app->add_flag("--trusted", o->trusted, "The program is known: do not compile it in a child process first");
+  app->add_flag("--check", o->check, "The child's part: compile it, and keep it on disk")->group("");
   add_json(*app, call);
   app->footer(
       "Examples:\n"
@@ -243,7 +277,10 @@ void add_run(CLI::App& root, Invocation& call) {
       "  tpubridge run model.mlir --in x.npy weights.npy --out y.safetensors\n"
       "  tpubridge run sharded.mlir --in parts.safetensors --devices 4   (arg0.0 to arg0.3: one for each "
       "device)");
-  app->callback([o, &call] { call.body = [o, &call] { return run(*o, call.json); }; });
+  app->callback([o, &call] {
+    call.quiet = o->check;
+    call.body = [o, &call] { return run(*o, call.json); };
+  });
 }
 
 }  // namespace tpubridge::tools

@@ -24,7 +24,9 @@ void add_common(CLI::App& app, TrainOptions& o) {
   app.add_option("--checkpoint", o.checkpoint, "Folder of checkpoints");
   app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between them")->check(positive);
   app.add_option("--keep", o.keep, "How many of the newest are kept; 0: all")->check(count);
-  app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint of --checkpoint");
+  auto* resume = app.add_flag("--resume", o.resume, "Go on from the newest good checkpoint of --checkpoint");
+  app.add_flag("--restart", o.restart, "Start from the beginning; checkpoints that are there are moved aside")
+      ->excludes(resume);
   app.add_option("--hold-out", o.hold_out, "Part of the data that is kept for evaluation")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--evaluate-every", o.evaluate_every, "Steps between evaluations; 0: only at the end")

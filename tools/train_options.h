@@ -19,7 +19,7 @@ struct TrainOptions {
   int64_t log_every = 10, evaluate_every = 100, patience = 0, checkpoint_every = 100, keep = 3;
   uint64_t seed = 1;
   double rate = 3e-3, clip = 1, weight_decay = 0.1, hold_out = 0.1;
-  bool resume = false, json = false;
+  bool resume = false, restart = false, json = false;
   int64_t layers = 3, width = 128, heads = 4, context = 64;  // of gpt
   std::vector<int64_t> hidden = {128};                       // of mlp
 };

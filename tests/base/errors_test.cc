@@ -17,6 +17,12 @@ TEST(Errors, WhatHoldsMessageDetailsAndHint) {
   EXPECT_STREQ(Error("it broke", {{"a", "1"}}, "Mend it.").what(), "it broke (a=1). Mend it.");
 }
 
+TEST(Errors, WhatSteersNoTerminal) {
+  const Error e("no \x1b[31mfile\n", {{"path", "\x1b]0;x\x07"}}, "Rename\tit.");
+  EXPECT_STREQ(e.what(), "no \\x1b[31mfile\n (path=\\x1b]0;x\\x07). Rename\tit.");
+  EXPECT_EQ(e.detail("path"), "\x1b]0;x\x07") << "the parts are as they were given";
+}
+
 TEST(Errors, Parts) {
   const FileError e("m", {{"path", "/x"}, {"path", "second"}}, "h", Code::data_loss);
   EXPECT_EQ(e.message(), "m");

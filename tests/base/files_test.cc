@@ -264,6 +264,18 @@ TEST(Mapped, SeesTheFile) {
   EXPECT_TRUE(MappedFile(folder.path() / "empty").bytes().empty());
 }
 
+TEST(Files, PipesDevicesAndFoldersAreNoFiles) {
+  const TempFolder folder;
+  const Path pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(failure([&] { (void)read_file(pipe); }).what(), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(failure([] { (void)read_file("/dev/zero"); }).what(), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(failure([&] { (void)read_file(folder.path()); }).what(), HasSubstr("Is a directory"));
+  const auto unread = failure([&] { write_file(pipe, "x"); });
+  EXPECT_EQ(unread.code(), Code::unavailable);
+  EXPECT_THAT(unread.hint(), HasSubstr("Nobody reads from it"));
+}
+
 TEST(Mapped, RefusesWhatIsNoFile) {
   const TempFolder folder;
   EXPECT_EQ(failure([&] { const MappedFile m(folder.path()); }).code(), Code::invalid_argument);

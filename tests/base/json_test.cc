@@ -1,9 +1,11 @@
 // JSON: values by type, and errors that say where and what.
 #include "tpubridge/base/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "tpubridge/base/errors.h"
@@ -112,6 +114,33 @@ TEST(Json, DepthIsBounded) {
   EXPECT_THAT(complaint([&] { (void)parse_json(nested(300), "cfg"); }), HasSubstr("levels deep"));
   EXPECT_THAT(complaint([&] { (void)parse_json(std::string(3'000'000, '['), "cfg"); }),
               HasSubstr("levels deep"));
+}
+
+// A parser that looks at all members again for each new one needs minutes here.
+TEST(Json, TimeGrowsWithTheLengthAlone) {
+  constexpr int kCount = 200'000;
+  std::string objects = "[", keys = "{";
+  for (int i = 0; i < kCount; ++i) {
+    objects += fmt::format("{}{{\"a\":[{}]}}", i == 0 ? "" : ",", i);
+    keys += fmt::format("{}\"key{}\":{{}}", i == 0 ? "" : ",", i);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto list = parse_json(objects + "]", "cfg");
+  EXPECT_EQ(list.size(), size_t{kCount});
+  EXPECT_EQ(list[kCount - 1]["a"][0], kCount - 1);
+  EXPECT_EQ(parse_json(keys + "}", "cfg").size(), size_t{kCount});
+  EXPECT_THAT(complaint([&] { (void)parse_json(keys + ",\"key7\":1}", "cfg"); }),
+              HasSubstr("the key \"key7\" stands twice"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(Json, LimitsAreToldAsSuch) {
+  std::string many = "[0";
+  for (int i = 0; i < 4'000'000; ++i) many += ",0";
+  EXPECT_THAT(complaint([&] { (void)parse_json(many + "]", "cfg"); }),
+              HasSubstr("more than 4000000 values, the most that are read"));
+  EXPECT_THAT(complaint([] { (void)parse_json(std::string(100'000'001, ' '), "cfg"); }),
+              HasSubstr("cfg: 100000001 bytes of JSON; at most 100000000 are read"));
 }
 
 TEST(Json, Files) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -166,6 +167,22 @@ TEST(HostTensor, BytesAndTypesAreChecked) {
   EXPECT_TRUE((HostTensor{"z", {DType::f32, {0}}, nullptr}.bytes().empty()));
   for (const size_t n : {size_t{0}, size_t{1}, size_t{100}, size_t{4097}})
     EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned_bytes(n).get()) % 64, 0u);
+}
+
+TEST(TensorWrite, ManyTensors) {
+  const TempFolder folder;
+  const Path path = folder.path() / "x.safetensors";
+  const std::byte one[] = {std::byte{7}};
+  std::vector<HostTensor> written;
+  for (int i = 0; i < 100'000; ++i)
+    written.push_back(make_tensor("layer." + std::to_string(i), {DType::u8, {1}}, one));
+  const auto begin = std::chrono::steady_clock::now();
+  write_safetensors(path, written);
+  const TensorFile back = read_safetensors(path);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  ASSERT_EQ(back.tensors.size(), written.size());
+  ASSERT_NE(back.find("layer.99999"), nullptr);
+  EXPECT_EQ(back.find("layer.99999")->bytes()[0], std::byte{7});
 }
 
 }  // namespace

@@ -34,5 +34,20 @@ TEST(Text, JoinAndQuote) {
   EXPECT_EQ(quote("a \"b\"\\\n\t\x01\x7f"), R"("a \"b\"\\\n\t\x01\x7f")");
 }
 
+TEST(Text, PrintableKeepsLinesAndLetters) {
+  EXPECT_EQ(printable("a\tb\né \"x\" \\"), "a\tb\né \"x\" \\");
+  EXPECT_EQ(printable("\x1b[2J\r\x07\x7f"), R"(\x1b[2J\x0d\x07\x7f)");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J"),
+            R"(\x9b2J)")
+      << "one character that some terminals take for ESC [";
+  EXPECT_EQ(printable("\xc2\xa0\xc2"), "\xc2\xa0\xc2");
+}
+
+TEST(Text, NearestOfAVeryLongWord) {
+  const std::array<std::string_view, 2> known = {"plugin", "seed"};
+  EXPECT_EQ(nearest(std::string(50'000'000, 'p'), known), "plugin");
+}
+
 }  // namespace
 }  // namespace tpubridge

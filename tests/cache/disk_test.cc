@@ -114,9 +114,10 @@ TEST_F(Disk, ListTellsTheMostRecentFirst) {
 TEST_F(Disk, AReadOnlyFolderIsReadAndNotWritten) {
   store(cache, 1);
   fs::permissions(cache.folder(), fs::perms(0555));
-  fs::permissions(folder.path(), fs::perms(0755));
-  const bool root = geteuid() == 0;
-  if (root && seteuid(65534) != 0) FAIL();  // root may write everywhere
+  const bool root = geteuid() == 0;  // who may write everywhere
+  for (const Path& p : {folder.path(), folder.path() / "a", cache.folder(), cache.path_of(key_of(1))})
+    if (root && chown(p.c_str(), 65534, 65534) != 0) FAIL();
+  if (root && seteuid(65534) != 0) FAIL();
   EXPECT_TRUE(cache.load(key_of(1)));
   EXPECT_FALSE(cache.lock(key_of(2), std::chrono::minutes(1)).held());
   EXPECT_FALSE(store(cache, 2));

@@ -166,5 +166,16 @@ TEST(Validation, OfADocument) {
   EXPECT_THROW((void)check_configuration("{", "run.json"), TPUConfigurationError);
 }
 
+TEST(Validation, OfManyProblemsTheFirstAreListed) {
+  std::string text = R"({"runtime": {"plugin": "cpu"})";
+  for (int i = 0; i < 100'000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
+  const auto begin = std::chrono::steady_clock::now();
+  const auto failed = told(check_configuration(text + "}", "run.json").summary, ValidationStatus::failed);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  ASSERT_EQ(failed.size(), 101u);
+  EXPECT_EQ(failed[0], "\"k0\" is no field of the configuration; did you mean mode?");
+  EXPECT_EQ(failed[100], "99900 more problems are not listed");
+}
+
 }  // namespace
 }  // namespace tpubridge

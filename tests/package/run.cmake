@@ -20,6 +20,7 @@ foreach(name device core)
 endforeach()
 
 step(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/root)
+step(python3 -B ${SOURCE_DIR}/../runpath/runpath_test.py ${work}/root)
 step(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/consumer -G Ninja -DCMAKE_PREFIX_PATH=${work}/root -DPROGRAMS=${work}/programs
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_FLAGS=${FLAGS})
 step(${CMAKE_COMMAND} --build ${work}/consumer)

@@ -19,7 +19,7 @@ class Discovery : public testing::Test {
   void SetUp() override {
     for (const char* name :
          {"TPUBRIDGE_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_DEVICE", "TPU_LIBRARY_PATH",
-          "TPUBRIDGE_CPU_DEVICES", "TPUBRIDGE_PREALLOCATE", "CPU_NUM_DEVICES"}) {
+          "TPUBRIDGE_CPU_DEVICES", "TPUBRIDGE_PREALLOCATE", "CPU_NUM_DEVICES", "PJRT_NPROC", "NPROC"}) {
       if (const char* old = std::getenv(name)) old_.emplace_back(name, old);
       unsetenv(name);
       names_.emplace_back(name);
@@ -98,6 +98,29 @@ TEST_F(Discovery, CudaTakesMemoryAsItIsAsked) {
   set("TPUBRIDGE_PREALLOCATE", "0");
   EXPECT_EQ(standard_options(cuda), (Values{{"preallocate", false}}));
   EXPECT_TRUE(standard_options(other).empty());
+}
+
+TEST_F(Discovery, AbsurdNumbersAreNotPassedOn) {
+  for (const char* name : {"PJRT_NPROC", "NPROC"}) {
+    for (const char* value : {"-1", "0", "1000000000", "99999999999999999999", "many", "4 "}) {
+      set(name, value);
+      try {
+        (void)open("cpu");
+        ADD_FAILURE() << name << "=" << value;
+      } catch (const TPUConfigurationError& e) {
+        EXPECT_EQ(e.detail("variable"), name);
+        EXPECT_EQ(e.detail("value"), value);
+        EXPECT_EQ(e.detail("allowed"), "1..1024");
+      }
+    }
+    set(name, "2");
+    EXPECT_EQ(open("cpu")->platform_name(), "cpu");
+    unsetenv(name);
+  }
+  for (const char* value : {"0", "-3", "1000000"}) {
+    set("CPU_NUM_DEVICES", value);
+    EXPECT_THROW((void)cpu_device_count(), TPUConfigurationError) << value;
+  }
 }
 
 }  // namespace

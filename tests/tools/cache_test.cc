@@ -33,7 +33,7 @@ class Cache : public testing::Test {
   std::vector<Path> entries() const {
     std::vector<Path> out;
     for (const auto& e : std::filesystem::directory_iterator(folder.path() / "programs"))
-      out.push_back(e.path());
+      if (e.path().extension() == ".program") out.push_back(e.path());
     return out;
   }
   TempFolder folder;

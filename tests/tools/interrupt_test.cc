@@ -93,9 +93,9 @@ TEST(Interrupt, DuringARealCompile) {
   const TempFolder folder;
   const Path program = folder.path() / "long.mlir", said = folder.path() / "said";
   write_file(program, long_program());
-  Child child(
-      {"run", program.string(), "--random", "1", "--out", (folder.path() / "out.safetensors").string()}, "",
-      said);
+  Child child({"run", program.string(), "--random", "1", "--trusted", "--out",
+               (folder.path() / "out.safetensors").string()},
+              "", said);
   sleep_until([&] { return child.ticks() > 50; });  // half a second of work: long past loading and parsing
   child.send(SIGINT);
   EXPECT_EQ(child.wait(std::chrono::seconds(10)), 130);

@@ -124,6 +124,36 @@ TEST(Train, TheDeviceFailsInTheMiddle) {
   EXPECT_EQ(always.error()["error_type"], "TPUDeviceError");
 }
 
+TEST(Train, CheckpointsThatAreThereAreNeitherIgnoredNorWrittenOver) {
+  if (!can_train()) GTEST_SKIP() << "built without torch";
+  const File text("text.txt", kText);
+  const TempFolder folder;
+  const std::string run = (folder.path() / "run").string();
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "2", "--checkpoint", run, "--device", "cpu"});
+    return tpubridge(gpt(text.str(), more));
+  };
+  ASSERT_EQ(train({}).code, 0);
+  const auto again = train({});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_EQ(again.error()["error_type"], "ArgumentError");
+  EXPECT_THAT(again.error()["message"].get<std::string>(), HasSubstr("up to step 2"));
+  const Path manifest = Path(run) / "step-000000002" / "manifest.json";
+  std::string newer = read_file(manifest);
+  write_file(manifest, newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 9"));
+  const auto resumed = train({"--resume"});
+  EXPECT_EQ(resumed.code, 1);
+  EXPECT_EQ(resumed.error()["error_type"], "TPUCheckpointError");
+  EXPECT_THAT(resumed.error()["hint"].get<std::string>(), HasSubstr("--restart"));
+  EXPECT_THAT(read_file(manifest), HasSubstr("\"version\": 9"));
+  const auto restarted = train({"--restart"});
+  EXPECT_EQ(restarted.code, 0) << restarted.out;
+  EXPECT_EQ(restarted.json()["set_aside"], run + "/before-1");
+  EXPECT_THAT(read_file(run + "/before-1/step-000000002/manifest.json"), HasSubstr("\"version\": 9"));
+  EXPECT_EQ(train({"--resume"}).json()["resumed_from"], 2);
+  EXPECT_EQ(train({"--resume", "--restart"}).code, 64);
+}
+
 TEST(Train, WhatCannotBeTrained) {
   EXPECT_EQ(tpubridge({"train"}).code, 64);
   EXPECT_EQ(tpubridge({"train", "gtp", "--data", "x"}).code, 64);

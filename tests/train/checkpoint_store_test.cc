@@ -1,6 +1,7 @@
 // Checkpoints on disk, without torch: whole or not there, verified, the newest good one found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,9 +185,129 @@ TEST(CheckpointStore, AManifestThatWasChanged) {
     };
   };
   expect_skipped(edit("\"step\": 2", "\"step\": 3"), "does not fit its checksum");
-  expect_skipped(edit("\"version\": 1", "\"version\": 7"), "version 7, known are 1 to 1");
+  expect_skipped(edit("\"version\": 1", "\"version\": 0"), "version 0, known are 1 to 1");
   expect_skipped(edit("tpubridge checkpoint", "something else"), "no manifest");
   expect_skipped(edit("\"format\"", "\"fromat\""), "format");
+}
+
+// A store of two, of which the newer may be whole and cannot be read: the older one is not taken for it.
+void expect_refused(const std::function<void(const Path& newest)>& hide, Code code,
+                    const std::string& reason) {
+  const TempFolder folder;
+  CheckpointStore store(folder.path(), {.asynchronous = false});
+  store.save(1, data_of(1));
+  store.save(2, data_of(2));
+  hide(store.path_of(2));
+  try {
+    (void)store.newest_good();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const TPUCheckpointError& e) {
+    EXPECT_EQ(e.code(), code);
+    EXPECT_FALSE(is_damage(e));
+    EXPECT_THAT(e.what(), HasSubstr(reason));
+    EXPECT_THAT(e.what(), HasSubstr("step-000000002"));
+  }
+}
+
+TEST(CheckpointStore, WhatMayBeWholeIsNotPassedOver) {
+  expect_refused(
+      [](const Path& c) {
+        std::string text = content(c / "manifest.json");
+        std::ofstream(c / "manifest.json") << text.replace(text.find("\"version\": 1"), 12, "\"version\": 7");
+      },
+      Code::unsupported, "version 7, known are 1 to 1");
+  // Where the memory of a process is read at address 0, the answer is EIO.
+  expect_refused(
+      [](const Path& c) {
+        fs::remove(c / "manifest.json");
+        fs::create_symlink("/proc/self/mem", c / "manifest.json");
+      },
+      Code::unavailable, "Input/output error");
+}
+
+TEST(CheckpointStore, TooManyOpenFiles) {
+  const TempFolder folder;
+  CheckpointStore store(folder.path(), {.asynchronous = false});
+  store.save(1, data_of(1));
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  const rlimit few{64, old.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<int> taken;
+  for (int fd = dup(1); fd >= 0; fd = dup(1)) taken.push_back(fd);
+  std::string said;
+  Code code = Code::ok;
+  try {
+    (void)store.newest_good();
+  } catch (const TPUCheckpointError& e) {
+    said = e.what(), code = e.code();
+  }
+  for (const int fd : taken) ::close(fd);
+  setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(code, Code::resource_exhausted);
+  EXPECT_THAT(said, HasSubstr("Too many open files"));
+  EXPECT_EQ(store.newest_good()->step, 1);
+}
+
+TEST(CheckpointStore, AFolderThatCannotBeRead) {
+  const TempFolder folder;
+  const Path inner = folder.path() / "run";
+  CheckpointStore store(inner, {.asynchronous = false});
+  store.save(1, data_of(1));
+  fs::permissions(inner, fs::perms(0300));
+  fs::permissions(folder.path(), fs::perms(0755));
+  const bool root = geteuid() == 0;
+  if (root && seteuid(65534) != 0) FAIL();
+  try {
+    (void)store.newest_good();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const TPUCheckpointError& e) {
+    EXPECT_EQ(e.code(), Code::permission_denied);
+    EXPECT_THAT(e.what(), HasSubstr(inner.string()));
+  }
+  if (root && seteuid(0) != 0) FAIL();
+  fs::permissions(inner, fs::perms(0700));
+}
+
+TEST(CheckpointStore, StepsThatNobodyCounted) {
+  const TempFolder folder;
+  CheckpointStore store(folder.path(), {.asynchronous = false});
+  store.save(3, data_of(3));
+  for (const char* name : {"step--5", "step-9223372036854775807", "step-99999999999999999999", "step-"})
+    fs::create_directory(folder.path() / name);
+  EXPECT_THAT(steps(store), testing::ElementsAre(3));
+  EXPECT_EQ(store.newest_good()->step, 3);
+  EXPECT_THROW(store.save(std::numeric_limits<int64_t>::max(), data_of(1)), TPUCheckpointError);
+}
+
+TEST(CheckpointStore, SetAside) {
+  const TempFolder folder;
+  CheckpointStore store(folder.path(), {.asynchronous = false});
+  EXPECT_EQ(store.set_aside(), std::nullopt);
+  for (int n = 1; n <= 2; ++n) {
+    store.save(n, data_of(n));
+    fs::create_directory(folder.path() / "step--5");
+    const auto aside = store.set_aside();
+    ASSERT_TRUE(aside);
+    EXPECT_EQ(aside->filename(), "before-" + std::to_string(n));
+    EXPECT_TRUE(steps(store).empty());
+    expect_is(read_checkpoint(*aside / store.path_of(n).filename()), n);
+    EXPECT_TRUE(fs::exists(*aside / "step--5"));
+  }
+}
+
+TEST(CheckpointStore, TheSecondIsToldBeforeItWrites) {
+  const TempFolder folder;
+  CheckpointStore first(folder.path()), second(folder.path());
+  first.claim();
+  first.claim();
+  try {
+    second.claim();
+    FAIL() << "nothing was thrown";
+  } catch (const TPUCheckpointError& e) {
+    EXPECT_EQ(e.code(), Code::failed_precondition);
+    EXPECT_THAT(e.what(), HasSubstr("another process writes its checkpoints there"));
+  }
 }
 
 TEST(CheckpointStore, CutOffAtAnyByte) {

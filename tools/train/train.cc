@@ -10,6 +10,7 @@
 #include "examples/models/gpt.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
+#include "tpubridge/base/text.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/train/datasets.h"
 #include "tpubridge/train/trainer.h"
@@ -121,6 +122,18 @@ const char* name_of(TrainResult::End end) {
                                                : "interrupted";
 }
 
+// Without a word for it, checkpoints of another training are neither used nor written over.
+void refuse_used_folder(const TrainOptions& o) {
+  if (o.checkpoint.empty() || o.resume || o.restart) return;
+  if (const auto there = CheckpointStore(o.checkpoint).latest())
+    throw ArgumentError(
+        "the folder holds checkpoints of a training, up to step " + std::to_string(there->step),
+        {{"folder", o.checkpoint}},
+        "--resume goes on from there; --restart moves them aside and starts from the "
+        "beginning.",
+        Code::already_exists);
+}
+
 TrainReport report_of(const TrainOptions& o, const TrainResult& r, std::optional<double> first_loss) {
   TrainReport out;
   out.signal = r.signal;
@@ -137,8 +150,10 @@ TrainReport report_of(const TrainOptions& o, const TrainResult& r, std::optional
 }  // namespace
 
 TrainReport train_model(const TrainOptions& o) {
-  if (o.resume && o.checkpoint.empty())
-    throw ArgumentError("--resume needs the folder: give --checkpoint DIR");
+  if ((o.resume || o.restart) && o.checkpoint.empty())
+    throw ArgumentError(std::string(o.resume ? "--resume" : "--restart") +
+                        " needs the folder: give --checkpoint DIR");
+  refuse_used_folder(o);
   torch::manual_seed(o.seed);
   Task task = o.model == "gpt" ? gpt_task(o) : mlp_task(o);
   task.model->to(torch::Device(o.device));
@@ -150,9 +165,10 @@ TrainReport train_model(const TrainOptions& o) {
   int64_t parameters = 0;
   for (const auto& p : task.model->parameters()) parameters += p.numel();
   const bool resumed = o.resume && trainer.resume();
+  const auto aside = o.restart ? trainer.restart() : std::nullopt;
   if (!o.json) {
     std::printf("%s with %ld parameters learns %s (%s) on %s%s\n", o.model.c_str(), parameters,
-                o.data.c_str(), task.about.c_str(), o.device.c_str(),
+                printable(o.data).c_str(), task.about.c_str(), o.device.c_str(),
                 resumed ? (", from step " + std::to_string(trainer.step())).c_str() : "");
     std::fflush(stdout);
   }
@@ -162,13 +178,14 @@ TrainReport train_model(const TrainOptions& o) {
   TrainReport report = report_of(o, result, first_loss);
   report.json["parameters"] = parameters;
   report.json["resumed_from"] = resumed ? nlohmann::ordered_json(from) : nlohmann::ordered_json();
+  if (aside) report.json["set_aside"] = aside->string();
   report.json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (!o.json) {
     if (isatty(STDERR_FILENO) != 0) std::fputc('\n', stderr);
     std::printf("%s at step %ld, loss %.4f", name_of(result.end), result.step, result.loss);
     if (result.evaluation) std::printf(", evaluation %.4f", *result.evaluation);
     if (report.json.contains("checkpoint"))
-      std::printf(", checkpoint %s", report.json["checkpoint"].get<std::string>().c_str());
+      std::printf(", checkpoint %s", printable(report.json["checkpoint"].get<std::string>()).c_str());
     std::printf("\n");
   }
   return report;

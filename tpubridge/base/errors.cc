@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <typeinfo>
 
+#include "tpubridge/base/text.h"
+
 namespace tpubridge {
 
 std::string_view to_string(Code code) {
@@ -37,6 +39,7 @@ void Error::compose() {
     what_ += (i == 0 ? " (" : ", ") + details_[i].first + "=" + details_[i].second;
   if (!details_.empty()) what_ += ')';
   if (!hint_.empty()) what_ += (what_.ends_with('.') || what_.ends_with('\n') ? " " : ". ") + hint_;
+  what_ = printable(what_);
 }
 
 std::string Error::detail(std::string_view key) const {

@@ -40,7 +40,7 @@ class Error : public std::exception {
  public:
   explicit Error(std::string message, Details details = {}, std::string hint = {}, Code code = Code::ok);
 
-  // "message (key=value, …). hint"
+  // "message (key=value, …). hint", for people: control characters are escaped here alone.
   [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
   [[nodiscard]] const std::string& message() const { return message_; }
   [[nodiscard]] const Details& details() const { return details_; }

@@ -30,15 +30,19 @@ class Fd {
   int fd_ = -1;
 };
 
-// A regular file (or, with `any_kind`, whatever can be read) opened for reading, and its stat.
+// A regular file opened for reading, and its stat; anything else is refused.
 struct OpenFile {
   Fd fd;
   struct stat info;
 };
-[[nodiscard]] OpenFile open_to_read(const Path& path, bool any_kind = false);
+[[nodiscard]] OpenFile open_to_read(const Path& path);
 
 // How many bytes were read: less than asked for only at the end of the file.
 [[nodiscard]] size_t read_at(const Fd& fd, const Path& path, std::span<std::byte> into, size_t offset);
+// For writing, without waiting for the reader of a pipe: where there is none, ENXIO.
+[[nodiscard]] Fd open_to_write(const Path& path, int flags);
 void write_all(const Fd& fd, const Path& path, std::string_view data);
+// At the end of a file that was opened to append: where it fails, nothing of it stays.
+void append_all(const Fd& fd, const Path& path, std::string_view data);
 
 }  // namespace tpubridge

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "tpubridge/base/fd.h"
+#include "tpubridge/base/private_files.h"
 
 namespace tpubridge {
 namespace {
@@ -37,6 +38,8 @@ constexpr Cause kCauses[] = {
     {ENOMEM, Code::resource_exhausted, "Not enough memory is free."},
     {ENAMETOOLONG, Code::invalid_argument, "Choose a shorter name."},
     {ENOEXEC, Code::invalid_argument, "It is not a program that this machine can run."},
+    {EIO, Code::unavailable, "The disk or the file system failed: the system's log may say more."},
+    {ENXIO, Code::unavailable, "Nobody reads from it: start its reader first, or name a file."},
     {ELOOP, Code::invalid_argument, "A symbolic link points to itself."},
 };
 
@@ -48,7 +51,7 @@ class Replacement {
     const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
     for (int attempt = 0; !fd_; ++attempt) {
       temp_ = folder / fmt::format(".tpubridge-{:08x}{:08x}.tmp", random(), random());
-      const int fd = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      const int fd = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode == 0 ? 0666 : 0600);
       if (fd >= 0) {
         fd_ = Fd(fd);
       } else if (errno != EEXIST || attempt == 100) {
@@ -110,13 +113,13 @@ void Fd::reset() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-OpenFile open_to_read(const Path& path, bool any_kind) {
+OpenFile open_to_read(const Path& path) {
   // Non-blocking, or opening a pipe that nobody writes to would wait for ever before it can be refused.
-  OpenFile out{Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (any_kind ? 0 : O_NONBLOCK))), {}};
+  OpenFile out{Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), {}};
   if (!out.fd) throw file_error("read", path, errno);
   if (::fstat(out.fd.get(), &out.info) != 0) throw file_error("read", path, errno);
   if (S_ISDIR(out.info.st_mode)) throw file_error("read", path, EISDIR);
-  if (!any_kind && !S_ISREG(out.info.st_mode))
+  if (!S_ISREG(out.info.st_mode))
     throw FileError(fmt::format("cannot read {}: it is not a regular file", path.string()),
                     {{"path", path.string()}}, "Copy its content into a file first.", Code::invalid_argument);
   return out;
@@ -135,6 +138,15 @@ size_t read_at(const Fd& fd, const Path& path, std::span<std::byte> into, size_t
   return done;
 }
 
+Fd open_to_write(const Path& path, int flags) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666));
+  if (!fd) throw file_error("write", path, errno);
+  if (const int now = ::fcntl(fd.get(), F_GETFL);
+      now < 0 || ::fcntl(fd.get(), F_SETFL, now & ~O_NONBLOCK) != 0)
+    throw file_error("write", path, errno);
+  return fd;
+}
+
 void write_all(const Fd& fd, const Path& path, std::string_view data) {
   while (!data.empty()) {
     const ssize_t n = ::write(fd.get(), data.data(), data.size());
@@ -144,11 +156,22 @@ void write_all(const Fd& fd, const Path& path, std::string_view data) {
   }
 }
 
+void append_all(const Fd& fd, const Path& path, std::string_view data) {
+  struct stat before {};
+  const bool known = ::fstat(fd.get(), &before) == 0 && S_ISREG(before.st_mode);
+  try {
+    write_all(fd, path, data);
+  } catch (const FileError&) {
+    if (known && ::ftruncate(fd.get(), before.st_size) != 0) throw file_error("shorten", path, errno);
+    throw;
+  }
+}
+
 std::string read_file(const Path& path) try {
-  const OpenFile file = open_to_read(path, true);
+  const OpenFile file = open_to_read(path);
   // The size is a hint alone: files of /proc say 0, and a file may grow while it is read.
   std::string out;
-  if (S_ISREG(file.info.st_mode)) out.reserve(static_cast<size_t>(file.info.st_size));
+  out.reserve(static_cast<size_t>(file.info.st_size));
   constexpr size_t kChunk = 1 << 16;
   while (true) {
     const size_t size = out.size();
@@ -171,12 +194,17 @@ void write_file(const Path& path, std::span<const std::string_view> parts) {
   if (!exists && errno != ENOENT) throw file_error("write", path, errno);
   if (exists && S_ISDIR(info.st_mode)) throw file_error("write", path, EISDIR);
   if (exists && !S_ISREG(info.st_mode)) {  // a rename would replace the device itself
-    const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd) throw file_error("write", path, errno);
+    const Fd fd = open_to_write(path, 0);
     for (const auto part : parts) write_all(fd, path, part);
     return;
   }
   Replacement file(end_of_links(path), exists ? info.st_mode & 07777 : 0);
+  for (const auto part : parts) file.add(part);
+  file.finish();
+}
+
+void write_private_file(const Path& path, std::span<const std::string_view> parts) {
+  Replacement file(path, 0600);
   for (const auto part : parts) file.add(part);
   file.finish();
 }

@@ -20,6 +20,7 @@ using Path = std::filesystem::path;
 // The error for an errno; `doing` completes the sentence "cannot …" ("read", "create the folder").
 [[nodiscard]] FileError file_error(std::string_view doing, const Path& path, int error_number);
 
+// A pipe, a device or a folder is refused at once.
 [[nodiscard]] std::string read_file(const Path& path);
 
 // Written beside the target and renamed over it; on failure nothing is left behind and the old file stays.

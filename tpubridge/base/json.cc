@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/text.h"
@@ -15,82 +13,6 @@ namespace tpubridge {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kMaxDepth = 200;
-
-struct SyntaxError {
-  std::string message;
-};
-
-// Walks the text and says how far the parser has read, which its callbacks do not.
-struct Cursor {
-  using iterator_category = std::forward_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  const char* at;
-  const char** furthest;
-
-  reference operator*() const { return *at; }
-  Cursor& operator++() {
-    *furthest = ++at;
-    return *this;
-  }
-  bool operator==(const Cursor& other) const { return at == other.at; }
-};
-
-// Refuses what the parser lets pass: the second of two equal keys, which would win in silence, and depth.
-class Strict {
- public:
-  void see(int depth, Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > kMaxDepth) throw SyntaxError{fmt::format("nested more than {} levels deep", kMaxDepth)};
-    if (event == Event::object_start) open_.emplace_back();
-    if (event == Event::object_end) open_.pop_back();
-    if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second)
-      throw SyntaxError{
-          fmt::format("the key {} stands twice in one object", quote(parsed.get<std::string>()))};
-  }
-
- private:
-  std::vector<std::set<std::string>> open_;  // the keys seen in each object that is not yet closed
-};
-
-// "[json.exception.parse_error.101] parse error at line 1, column 2: problem" → "problem"
-std::string bare(std::string_view message) {
-  if (const auto bracket = message.find("] "); bracket != message.npos) message.remove_prefix(bracket + 2);
-  if (message.starts_with("parse error"))
-    if (const auto colon = message.find(": "); colon != message.npos) message.remove_prefix(colon + 2);
-  return std::string(message);
-}
-
-template <class E>
-Json parse_or_throw(std::string_view text, const std::string& source) {
-  const char* furthest = text.data();
-  std::string problem;
-  Strict strict;
-  try {
-    return Json::parse(Cursor{text.data(), &furthest}, Cursor{text.data() + text.size(), &furthest},
-                       [&](int depth, Json::parse_event_t event, const Json& parsed) {
-                         strict.see(depth, event, parsed);
-                         return true;
-                       });
-  } catch (const Json::exception& e) {
-    problem = bare(e.what());
-  } catch (const SyntaxError& e) {
-    problem = e.message;
-  }
-  const auto read = static_cast<size_t>(furthest - text.data());
-  const bool at_end = problem.find("unexpected end of input") != problem.npos;
-  const std::string_view before =
-      text.substr(0, read == 0 || at_end ? read : read - 1);  // what is not at fault
-  const auto line = std::ranges::count(before, '\n') + 1;
-  const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-  throw E(fmt::format("{}:{}:{}: bad JSON: {}", source, line, column, problem),
-          {{"source", source}, {"line", std::to_string(line)}, {"column", std::to_string(column)}}, "",
-          Code::invalid_argument);
-}
 
 [[noreturn]] void refuse(const std::string& source, const std::string& path, const std::string& problem,
                          std::string hint = {}) {
@@ -148,11 +70,6 @@ std::vector<T> convert_list(std::optional<T> (*as)(const Json&), const Json& val
 }
 
 }  // namespace
-
-Json parse_json(std::string_view text, std::string_view source) {
-  return parse_or_throw<ConfigurationError>(text, std::string(source));
-}
-Json parse_json_file(const Path& path) { return parse_or_throw<FileError>(read_file(path), path.string()); }
 
 JsonReader::JsonReader(std::shared_ptr<const Json> value, std::string source, std::string path)
     : value_(std::move(value)), source_(std::move(source)), path_(std::move(path)) {

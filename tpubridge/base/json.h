@@ -1,8 +1,9 @@
 // Reading JSON with errors that name the file, the place in it, and what was expected.
 //
-// Syntax: line and column; a key that stands twice and nesting past 200 levels are refused. Content: the path
-// of the value ("mesh.axes[1]"), what it is and what it must be; for an unknown key the nearest known one.
-// Bad syntax in a file throws FileError, everything else ConfigurationError.
+// Syntax: line and column; a key that stands twice is refused, and so are more than 200 levels, 4 million
+// values or 100 MB. Time and memory grow with the length of the text alone. Content: the path of the value
+// ("mesh.axes[1]"), what it is and what it must be; for an unknown key the nearest known one. Bad syntax in a
+// file throws FileError, everything else ConfigurationError.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ std::string_view to_string(Level level) { return kNames[static_cast<size_t>(leve
 std::string Record::text() const {
   std::string out = event;
   for (const auto& [key, value] : fields) out += ' ' + key + '=' + (plain(value) ? value : quote(value));
-  return out;
+  return printable(out);
 }
 
 std::string Record::field(std::string_view key) const {

@@ -8,6 +8,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <unordered_set>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/json.h"
@@ -19,7 +20,7 @@ namespace tpubridge {
 namespace {
 
 constexpr uint64_t kPrefix = 8;
-constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
+constexpr uint64_t kMaxJsonHeader = 100'000'000;  // the limit of the format's own library
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Type {
@@ -139,7 +140,7 @@ Header read_header(const OpenFile& file, const Path& path, uint64_t& data_start)
   if (size < kPrefix) corrupt(path, "", size, "it is too short for a .safetensors file");
   uint64_t length = 0;
   read_exactly(file, path, "", std::as_writable_bytes(std::span(&length, 1)), 0);
-  if (length > kMaxHeader || length > size - kPrefix)
+  if (length > kMaxJsonHeader || length > size - kPrefix)
     corrupt(path, "", 0, fmt::format("the header should have {} bytes, the file has {}", length, size));
   std::string text(length, '\0');
   read_exactly(file, path, "", std::as_writable_bytes(std::span(text)), kPrefix);
@@ -191,20 +192,24 @@ std::string pack(const HostTensor& t) {
   return out;
 }
 
-// The length and the header, filled up with spaces so that the data starts aligned.
-std::string header_bytes(const Path& path, const nlohmann::ordered_json& header) {
-  std::string text;
+// "name":value, for the header. A library's object with its members in order looks through all of them for
+// each new one.
+std::string member(const Path& path, std::string_view name, const nlohmann::ordered_json& value) {
   try {
-    text = header.dump();
+    return nlohmann::json(name).dump() + ":" + value.dump();
   } catch (const nlohmann::json::exception&) {
     throw ArgumentError(fmt::format("{}: a tensor's name or the metadata is not valid UTF-8", path.string()));
   }
+}
+
+// The length and the header, filled up with spaces so that the data starts aligned.
+std::string header_bytes(const Path& path, std::string text) {
   const size_t over = (kPrefix + text.size()) % kTensorAlignment;
   if (over != 0) text.append(kTensorAlignment - over, ' ');
   const uint64_t length = text.size();
-  if (length > kMaxHeader)
+  if (length > kMaxJsonHeader)
     throw ArgumentError(fmt::format("{}: the names and shapes take {} bytes, the format allows {}",
-                                    path.string(), length, kMaxHeader));
+                                    path.string(), length, kMaxJsonHeader));
   std::string out(kPrefix, '\0');
   std::memcpy(out.data(), &length, sizeof length);
   return out + text;
@@ -247,25 +252,27 @@ void write_safetensors(const Path& path, std::span<const HostTensor> tensors,
     return packed(t->shape.dtype) ? 4 : bits(t->shape.dtype);
   });
 
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
+  std::unordered_set<std::string_view> names = {kMetadata};
+  std::string header = metadata.empty() ? "" : member(path, kMetadata, metadata);
   std::vector<std::string> halves;  // what is packed for the file; reserved, for `parts` looks into it
   halves.reserve(order.size());
   std::vector<std::string_view> parts(1);
   uint64_t at = 0;
   for (const HostTensor* t : order) {
-    if (header.contains(t->name) || t->name == kMetadata)
+    if (!names.insert(t->name).second)
       throw ArgumentError(fmt::format("{}: two tensors are named {}, or the name is reserved", path.string(),
                                       quote(t->name)));
     const auto bytes = t->bytes();
     std::string_view data(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (packed(t->shape.dtype)) data = halves.emplace_back(pack(*t));
-    header[t->name] = {
-        {"dtype", type_name(*t)}, {"shape", t->shape.dims}, {"data_offsets", {at, at + data.size()}}};
+    if (!header.empty()) header += ',';
+    header += member(
+        path, t->name,
+        {{"dtype", type_name(*t)}, {"shape", t->shape.dims}, {"data_offsets", {at, at + data.size()}}});
     at += data.size();
     parts.push_back(data);
   }
-  const std::string head = header_bytes(path, header);
+  const std::string head = header_bytes(path, "{" + header + "}");
   parts[0] = head;
   write_file(path, parts);
 }

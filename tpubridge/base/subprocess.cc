@@ -230,7 +230,8 @@ std::string Outcome::str() const {
 Outcome run_command(const Command& command) {
   if (command.argv.empty()) throw ArgumentError("a command needs at least the program's name");
   const auto start = Clock::now();
-  (void)open_to_read(command.stdin_file, true);  // spawn would blame the program for it
+  if (const Fd input(::open(command.stdin_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); !input)
+    throw file_error("read", command.stdin_file, errno);  // spawn would blame the program for it
 
   Pipe out_pipe = make_pipe(command.argv[0]), err_pipe = make_pipe(command.argv[0]);
   Child child(spawn(command, out_pipe.write_end.get(), err_pipe.write_end.get()));

@@ -26,6 +26,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  word = word.substr(0, 100);  // longer than any name of ours; the work grows with its length
   std::string_view best;
   size_t distance = static_cast<size_t>(-1);
   for (const auto candidate : candidates)
@@ -52,6 +53,22 @@ std::string quote(std::string_view text) {
       out += c;
   }
   return out + '"';
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (c == 0xc2 && next >= 0x80 && next < 0xa0)  // U+0080 to U+009F in UTF-8
+      out += fmt::format("\\x{:02x}", next), ++i;
+    else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+      out += fmt::format("\\x{:02x}", c);
+    else
+      out += text[i];
+  }
+  return out;
 }
 
 std::string mb(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }

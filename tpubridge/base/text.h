@@ -21,6 +21,10 @@ namespace tpubridge {
 // The text in double quotes, on one line: quotes, backslashes and control characters escaped.
 [[nodiscard]] std::string quote(std::string_view text);
 
+// The text with control characters other than line breaks and tabs as \xNN, so that a name cannot steer the
+// terminal it is shown on.
+[[nodiscard]] std::string printable(std::string_view text);
+
 [[nodiscard]] std::string mb(int64_t bytes);  // "12.3 MB"
 
 }  // namespace tpubridge

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tpubridge/base/log.h"
+#include "tpubridge/base/private_files.h"
 #include "tpubridge/cache/at_exit.h"
 #include "tpubridge/cache/bytes.h"
 
@@ -23,8 +24,8 @@ constexpr size_t kMost = 8;  // programs of a start
 std::vector<Hash128> read_start(const Path& path) {
   std::string text;
   try {
-    text = read_file(path);
-  } catch (const FileError&) {  // the first run of this command
+    text = read_private_file(path);
+  } catch (const FileError&) {  // the first run of this command, or none of ours
     return {};
   }
   std::vector<Hash128> out;
@@ -131,7 +132,9 @@ void Ahead::note(const Hash128& key, bool compiled) {
   std::string text;
   for (const Hash128& k : s.now) text += k.hex() + '\n';
   try {
-    write_file(s.file, text);
+    check_private_folder(s.disk->folder());
+    const std::string_view parts[] = {text};
+    write_private_file(s.file, parts);
   } catch (const FileError& e) {  // the next start loads nothing ahead
     log::debug("cache.start_not_written", {{"problem", e.what()}});
   }

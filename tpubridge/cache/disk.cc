@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <mutex>
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/log.h"
+#include "tpubridge/base/private_files.h"
 
 namespace tpubridge::cache {
 namespace {
@@ -64,9 +64,14 @@ std::optional<Entry> DiskCache::load(const Hash128& key) {
   const Path path = path_of(key);
   std::string bytes;
   try {
-    bytes = read_file(path);
+    check_private_folder(folder_);
+    bytes = read_private_file(path);
   } catch (const FileError& e) {
-    if (e.code() != Code::not_found) warn_unusable(e);
+    const bool entry = e.detail("path") == path.string();
+    if (entry && dynamic_cast<const UntrustedFileError*>(&e) != nullptr)
+      drop(key, e.message());
+    else if (e.code() != Code::not_found)
+      warn_unusable(e);
     return std::nullopt;
   }
   try {
@@ -108,9 +113,9 @@ bool DiskCache::store(const EntryInfo& info, std::string_view executable) {
       log::info("cache.too_large", {{"program", info.program}, {"bytes", std::to_string(bytes)}});
       return false;
     }
-    make_folder(folder_);  // it may have been deleted since
+    make_private_folder(folder_);  // it may have been deleted since
     const std::string_view parts[] = {encoded.head, encoded.payload};
-    write_file(path_of(info.key), parts);
+    write_private_file(path_of(info.key), parts);
     count([](DiskCounts& c) { ++c.stores; });
   } catch (const FileError& e) {
     warn_unusable(e);
@@ -125,8 +130,11 @@ bool DiskCache::store(const EntryInfo& info, std::string_view executable) {
 }
 
 FileLock DiskCache::lock(const Hash128& key, std::chrono::milliseconds patience) const {
-  std::error_code ignored;  // where the folder cannot be made, neither can the lock, and store will tell
-  std::filesystem::create_directories(folder_, ignored);
+  try {
+    make_private_folder(folder_);
+  } catch (const FileError&) {  // store will tell
+    return {Path(), patience};
+  }
   return {folder_ / (key.hex() + ".lock"), patience};
 }
 

@@ -43,6 +43,10 @@ class DiskCache {
   // Held by the one that compiles; the others wait, then load.
   [[nodiscard]] FileLock lock(const Hash128& key, std::chrono::milliseconds patience) const;
 
+  // Programs that were compiled by a child process without harm, by whatever key the caller makes.
+  [[nodiscard]] bool was_checked(const Hash128& key) const;
+  void note_checked(const Hash128& key) const;
+
   // For the command. What cannot be read is thrown as FileError.
   struct File {
     Path path;

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/base/private_files.h"
 #include "tpubridge/cache/bytes.h"
 #include "tpubridge/cache/disk.h"
 
@@ -18,13 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEntry = ".program", kLock = ".lock", kTemporary = ".tmp", kStart = ".start";
+constexpr std::string_view kEntry = ".program", kLock = ".lock", kTemporary = ".tmp", kStart = ".start",
+                           kChecked = ".checked";
 // A write that is not finished after this long belongs to a process that was killed.
 constexpr int64_t kAbandonedSeconds = 3600;
 constexpr int64_t kForgottenSeconds = 30 * 24 * 3600;  // a command that was not run for so long
 
 // Each name in the folder with its stat.
 void each(const Path& folder, const std::function<void(const Path&, const struct stat&)>& use) {
+  check_private_folder(folder);
   std::error_code error;
   fs::directory_iterator it(folder, error);
   if (error == std::errc::no_such_file_or_directory) return;
@@ -66,7 +69,8 @@ void remove_litter(const Path& folder) {
   each(folder, [&](const Path& path, const struct stat& info) {
     const int64_t age = now - info.st_mtim.tv_sec;
     if (path.extension() == kTemporary && age >= kAbandonedSeconds) unlink_if_there(path);
-    if (path.extension() == kStart && age >= kForgottenSeconds) unlink_if_there(path);
+    if ((path.extension() == kStart || path.extension() == kChecked) && age >= kForgottenSeconds)
+      unlink_if_there(path);
     if (path.extension() == kLock) (void)FileLock(path, std::chrono::milliseconds(0));
   });
 }
@@ -75,7 +79,7 @@ DiskCache::File look_at(const Found& found, bool whole) {
   DiskCache::File file{found.path, {}, found.bytes, found.used / 1'000'000'000, {}, "", false};
   try {
     const auto key = parse_key(found.path.stem().string());
-    file.info = whole ? decode(read_file(found.path), found.path).info : read_info(found.path);
+    file.info = whole ? decode(read_private_file(found.path), found.path).info : read_info(found.path);
     if (!key || file.info->key != *key)
       throw FileError("its name is not that of the program it holds", {}, "", Code::data_loss);
     file.key = *key;
@@ -121,7 +125,7 @@ void DiskCache::check_entries() const {
 
 void DiskCache::check_folder() const {
   try {
-    make_folder(folder_);
+    make_private_folder(folder_);
     const Path probe = folder_ / ("probe-" + std::to_string(::getpid()) + std::string(kTemporary));
     write_file(probe, std::string_view("tpubridge"));
     unlink_if_there(probe);
@@ -156,7 +160,7 @@ Removed DiskCache::clear() const {
   for (const Found& f : entries(folder_))
     if (unlink_if_there(f.path)) ++removed.entries, removed.bytes += f.bytes;
   each(folder_, [](const Path& path, const struct stat&) {
-    if (path.extension() == kStart) unlink_if_there(path);
+    if (path.extension() == kStart || path.extension() == kChecked) unlink_if_there(path);
   });
   remove_litter(folder_);
   return removed;
@@ -166,8 +170,8 @@ bool DiskCache::add(const Hash128& key, std::string_view bytes) const {
   const Path path = path_of(key);
   std::error_code error;
   if (fs::exists(path, error)) return false;
-  make_folder(folder_);
-  write_file(path, bytes);
+  make_private_folder(folder_);
+  write_private_file(path, std::span(&bytes, 1));
   return true;
 }
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "tpubridge/base/fd.h"
+#include "tpubridge/base/private_files.h"
 #include "tpubridge/cache/bytes.h"
 #include "tpubridge/cache/key.h"
 
@@ -147,7 +147,7 @@ Entry decode(std::string_view bytes, const Path& name) {
 }
 
 EntryInfo read_info(const Path& path) {
-  const OpenFile file = open_to_read(path);
+  const OpenFile file = open_private(path);
   std::string bytes(kHead, '\0');
   bytes.resize(read_at(file.fd, path, std::as_writable_bytes(std::span(bytes)), 0));
   const Head head = parse_head(bytes, path);

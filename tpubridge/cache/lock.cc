@@ -29,7 +29,7 @@ FileLock::FileLock(Path path, milliseconds patience) : path_(std::move(path)) {
   milliseconds pause{1};
   Fd fd;
   while (true) {
-    if (!fd) fd = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (!fd) fd = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) return;  // read-only or gone: whoever writes next will tell
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       if (same_file(fd, path_)) break;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tpubridge/base/env.h"
+#include "tpubridge/base/text.h"
 
 namespace tpubridge::cache {
 namespace {
@@ -19,7 +20,7 @@ void write_line(const std::string& text) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(std::string text) : text_(std::move(text)) {
+ProgressLine::ProgressLine(const std::string& text) : text_(printable(text)) {
   if (somebody_watches()) thread_ = std::thread([this] { show(); });
 }
 

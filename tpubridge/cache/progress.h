@@ -13,7 +13,7 @@ namespace tpubridge::cache {
 // terminal (or TERM is "dumb").
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string text);
+  explicit ProgressLine(const std::string& text);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;

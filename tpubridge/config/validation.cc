@@ -15,6 +15,7 @@ namespace {
 using Status = ValidationStatus;
 using Clock = std::chrono::steady_clock;
 using Problems = std::vector<TPUConfigurationError>;
+constexpr size_t kMostProblems = 100;  // of a file: nobody reads more
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -208,8 +209,13 @@ ValidationSummary validate(const Config& config, const TPURuntime& runtime) {
 CheckedConfig check_configuration(std::string_view text, std::string_view source) {
   Config config;
   Problems problems;
-  config::read_config(text, source, config,
-                      [&](TPUConfigurationError e) { problems.push_back(std::move(e)); });
+  size_t found = 0;
+  config::read_config(text, source, config, [&](TPUConfigurationError e) {
+    if (++found <= kMostProblems) problems.push_back(std::move(e));
+  });
+  if (found > kMostProblems)
+    problems.emplace_back(fmt::format("{} more problems are not listed", found - kMostProblems),
+                          Details{{"source", std::string(source)}}, "Mend the first ones, then look again.");
   const TPURuntime runtime = look_for_tpu(problems.empty() ? config : Config());
   CheckedConfig out{look_at(config, runtime, problems), ""};
   if (out.summary.is_valid()) {

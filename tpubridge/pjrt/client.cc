@@ -6,11 +6,13 @@
 #include "tpubridge/capi/convert.h"
 #include "tpubridge/pjrt/client_core.h"
 #include "tpubridge/plugin/discovery.h"
+#include "tpubridge/plugin/load_check.h"
 
 namespace tpubridge::pjrt {
 std::shared_ptr<Client> Client::create(std::shared_ptr<Plugin> plugin, const Values& options,
                                        std::shared_ptr<KeyValueStore> store) {
   check_client_options(options);
+  check_thread_variables();
   auto core = ClientCore::make(std::move(plugin), std::move(store));
   const auto named = to_pjrt(options);
   PJRT_Client_Create_Args args{};

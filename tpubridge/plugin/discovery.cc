@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 
@@ -219,12 +218,8 @@ int64_t cpu_device_count() {
   if (const auto ours = env::integer("TPUBRIDGE_CPU_DEVICES")) return *ours;
   const auto theirs = env::raw("CPU_NUM_DEVICES");
   if (!theirs) return 1;
-  int64_t count = 0;
-  const auto [end, failed] = std::from_chars(theirs->data(), theirs->data() + theirs->size(), count);
-  if (failed != std::errc() || end != theirs->data() + theirs->size())
-    throw TPUConfigurationError("CPU_NUM_DEVICES is not a number", {{"value", *theirs}},
-                                "Give a whole number from 1");
-  return count;
+  return env::parse_integer(
+      {"CPU_NUM_DEVICES", env::Type::integer, "", "1..1024", "", env::Stability::stable}, *theirs);
 }
 
 }  // namespace tpubridge::pjrt

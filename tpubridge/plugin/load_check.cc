@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tpubridge/base/env.h"
 #include "tpubridge/capi/call.h"
 #include "tpubridge/capi/convert.h"
 
@@ -104,6 +105,14 @@ void check_library_file(const std::string& path) {
   }
   if (!whole)
     refuse_library(path, "the file is cut off", "Fetch it again: an interrupted download leaves such a file");
+}
+
+void check_thread_variables() {
+  for (const char* name : {"PJRT_NPROC", "NPROC"}) {
+    const auto value = env::raw(name);
+    if (!value) continue;
+    (void)env::parse_integer({name, env::Type::integer, "", "1..1024", "", env::Stability::stable}, *value);
+  }
 }
 
 void check_xla_flags(const std::string& path) {

@@ -16,4 +16,8 @@ void check_library_file(const std::string& path);
 // forked child. Throws PluginError with what XLA said.
 void check_xla_flags(const std::string& path);
 
+// XLA starts as many threads as PJRT_NPROC and NPROC say, and ends the process where it cannot. Throws
+// TPUConfigurationError where they are no numbers that make sense.
+void check_thread_variables();
+
 }  // namespace tpubridge::pjrt

@@ -77,6 +77,11 @@ void swap_in(const Path& draft, const Path& target) {
   sync_folder(target.parent_path());
 }
 
+// The system's word, which says nothing about what is in the file.
+bool cannot_be_read(const Error& e) {
+  return !e.detail("cause").empty() && e.code() != Code::invalid_argument;
+}
+
 json read_manifest(const Path& folder) {
   const Path path = folder / kManifest;
   const json manifest = parse_json_file(path);
@@ -91,16 +96,18 @@ json read_manifest(const Path& folder) {
                                std::to_string(kCheckpointVersion),
                            {{"version", std::to_string(version)}},
                            "Read it with the version of tpubridge that wrote it, or a newer one.",
-                           Code::unsupported);
+                           version < 1 ? Code::data_loss : Code::unsupported);
   if (reader.text("checksum") != manifest_sum(manifest))
     throw checkpoint_error("load", path, "its content does not fit its checksum");
   return manifest;
 }
 
 std::vector<HostTensor> read_verified(const Path& path, const JsonReader& facts) {
-  std::error_code none;
-  if (!std::filesystem::exists(path, none))
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (error) throw file_error("read", path, error.value());
     throw checkpoint_error("load", path, "the file is missing", {{"file", path.filename().string()}});
+  }
   size_t size = 0;
   std::string sum;
   {
@@ -175,9 +182,14 @@ CheckpointData read_checkpoint(const Path& folder) try {
 } catch (const TPUCheckpointError&) {
   throw;
 } catch (const Error& e) {
-  throw checkpoint_error("load", folder, e.message(), e.details(),
-                         e.code() == Code::not_found ? e.hint() : "",
-                         e.code() == Code::not_found ? Code::not_found : Code::data_loss);
+  if (e.code() == Code::not_found || cannot_be_read(e))
+    throw checkpoint_error("load", folder, e.message(), e.details(), e.hint(),
+                           e.code() == Code::unknown ? Code::unavailable : e.code());
+  throw checkpoint_error("load", folder, e.message(), e.details());
+}
+
+bool is_damage(const TPUCheckpointError& e) {
+  return e.code() == Code::data_loss || e.code() == Code::not_found;
 }
 
 }  // namespace tpubridge

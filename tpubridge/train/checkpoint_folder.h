@@ -3,7 +3,9 @@
 //
 // A checkpoint appears by one rename when everything in it is on the disk, so whoever sees the folder sees a
 // whole one. Reading believes nothing: sizes, checksums and headers are verified, and what is wrong is a
-// TPUCheckpointError with the file and, where it can be told, the tensor.
+// TPUCheckpointError with the file and, where it can be told, the tensor. Its code is data_loss or not_found
+// where the checkpoint is damaged, another where it may be whole and cannot be read: a newer format
+// (unsupported), no permission, too many open files, an error of the disk.
 #pragma once
 
 #include <map>
@@ -29,5 +31,6 @@ inline constexpr int kCheckpointVersion = 1;  // of the format; a newer one is r
 
 void write_checkpoint(const Path& folder, const CheckpointData& data);
 [[nodiscard]] CheckpointData read_checkpoint(const Path& folder);
+[[nodiscard]] bool is_damage(const TPUCheckpointError& e);
 
 }  // namespace tpubridge

@@ -24,8 +24,22 @@ std::optional<int64_t> step_of(const std::string& name) {
   int64_t step = 0;
   const char* end = name.data() + name.size();
   const auto [at, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || at != end) return std::nullopt;
+  if (error != std::errc() || at != end || step < 0 || step > kMaxStep) return std::nullopt;
   return step;
+}
+
+// The folders whose name is a checkpoint's, or looks like one.
+std::vector<Path> named(const Path& folder) {
+  std::vector<Path> out;
+  std::error_code error, none;
+  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error))
+    if (it->path().filename().string().starts_with(kPrefix) && it->is_directory(none))
+      out.push_back(it->path());
+  if (!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    return out;
+  const FileError e = file_error("read the folder", folder, error.value());
+  throw checkpoint_error("load", folder, e.message(), e.details(), e.hint(), e.code());
 }
 
 // A rename first: a folder that is removed half-way is never taken for a checkpoint.
@@ -79,16 +93,24 @@ Path CheckpointStore::path_of(int64_t step) const {
 
 void CheckpointStore::save(int64_t step, CheckpointData data) {
   wait();
-  if (step < 0)
+  if (step < 0 || step > kMaxStep)
     throw checkpoint_error("save", folder_, "the step is " + std::to_string(step), {}, "",
                            Code::invalid_argument);
+  claim();
+  if (!options_.asynchronous) return write(step, data);
+  pending_ = std::async(std::launch::async, [this, step, kept = std::move(data)] { write(step, kept); });
+}
+
+void CheckpointStore::claim() {
   if (!claim_) try {
       claim_ = std::make_unique<Claim>(folder_);
     } catch (const FileError& e) {
       throw checkpoint_error("save", folder_, e.message(), e.details(), e.hint(), e.code());
     }
-  if (!options_.asynchronous) return write(step, data);
-  pending_ = std::async(std::launch::async, [this, step, kept = std::move(data)] { write(step, kept); });
+}
+
+bool CheckpointStore::busy() const {
+  return pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
 void CheckpointStore::wait() {
@@ -111,10 +133,8 @@ void CheckpointStore::drop_old(int64_t newest) const {
 
 std::vector<StoredCheckpoint> CheckpointStore::list() const {
   std::vector<StoredCheckpoint> out;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_, error))
-    if (const auto step = step_of(entry.path().filename().string()); step && entry.is_directory(error))
-      out.push_back({*step, entry.path()});
+  for (const Path& path : named(folder_))
+    if (const auto step = step_of(path.filename().string())) out.push_back({*step, path});
   std::ranges::sort(out, {}, &StoredCheckpoint::step);
   return out;
 }
@@ -125,6 +145,26 @@ std::optional<StoredCheckpoint> CheckpointStore::latest() const {
   return all.back();
 }
 
+std::optional<Path> CheckpointStore::set_aside() {
+  wait();
+  claim();
+  const std::vector<Path> all = named(folder_);
+  if (all.empty()) return std::nullopt;
+  int n = 1;
+  Path aside = folder_ / "before-1";
+  while (fs::exists(aside)) aside = folder_ / ("before-" + std::to_string(++n));
+  std::error_code error;
+  fs::create_directory(aside, error);
+  for (const Path& path : all)
+    if (!error) fs::rename(path, aside / path.filename(), error);
+  if (error) {
+    const FileError e = file_error("move the checkpoints to", aside, error.value());
+    throw checkpoint_error("save", folder_, e.message(), e.details(), e.hint(), e.code());
+  }
+  log::info("checkpoint.set_aside", {{"path", aside.string()}});
+  return aside;
+}
+
 std::optional<LoadedCheckpoint> CheckpointStore::newest_good() const {
   auto all = list();
   std::ranges::reverse(all);
@@ -132,6 +172,7 @@ std::optional<LoadedCheckpoint> CheckpointStore::newest_good() const {
     try {
       return LoadedCheckpoint{c, read_checkpoint(c.path)};
     } catch (const TPUCheckpointError& e) {
+      if (!is_damage(e)) throw;
       log::warn("checkpoint.skipped", {{"path", c.path.string()}, {"reason", e.what()}});
     }
   }

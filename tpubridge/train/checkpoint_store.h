@@ -19,6 +19,8 @@
 
 namespace tpubridge {
 
+inline constexpr int64_t kMaxStep = 1'000'000'000'000'000;  // a larger one was not counted
+
 struct StoreOptions {
   size_t keep = 3;           // the newest ones; 0 keeps all
   bool asynchronous = true;  // false: save() returns when the checkpoint is on the disk
@@ -45,10 +47,18 @@ class CheckpointStore {
 
   [[nodiscard]] const Path& folder() const { return folder_; }
   [[nodiscard]] Path path_of(int64_t step) const;
-  [[nodiscard]] std::vector<StoredCheckpoint> list() const;  // oldest first, good or not
+  // Oldest first, good or not. Throws where the folder is there and cannot be read.
+  [[nodiscard]] std::vector<StoredCheckpoint> list() const;
   [[nodiscard]] std::optional<StoredCheckpoint> latest() const;
-  // The newest that can be read whole; those that cannot are logged ("checkpoint.skipped") with the reason.
+  // The newest that can be read whole; damaged ones are logged ("checkpoint.skipped") with the reason. Throws
+  // where a newer one may be whole and cannot be read: who went on without it would write over it.
   [[nodiscard]] std::optional<LoadedCheckpoint> newest_good() const;
+
+  // Takes the right to write in the folder, as the first save does. Throws where another process has it.
+  void claim();
+  [[nodiscard]] bool busy() const;  // one is being written: wait() would wait
+  // Moves all checkpoints, good or not, into a new folder before-N beside them, whose path it gives.
+  std::optional<Path> set_aside();
 
  private:
   struct Claim;

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/error_journal.h"
 #include "tpubridge/base/log.h"
 
@@ -47,6 +48,9 @@ std::string_view to_string(ErrorClass c) {
 }
 
 ErrorClass classify(const std::exception& error) {
+  // Of files, whose codes say nothing about the device.
+  if (dynamic_cast<const FileError*>(&error) || dynamic_cast<const TPUCheckpointError*>(&error))
+    return ErrorClass::other;
   if (dynamic_cast<const OutOfMemoryError*>(&error)) return ErrorClass::memory;
   if (dynamic_cast<const CompilationError*>(&error)) return ErrorClass::compilation;
   if (dynamic_cast<const DeviceError*>(&error)) return ErrorClass::device;

@@ -1,6 +1,7 @@
 // Where a training's figures go: a file of JSON lines and a TensorBoard folder, each where it was asked for.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -11,10 +12,17 @@ namespace tpubridge {
 class MetricsLog {
  public:
   MetricsLog(const Path& json_lines, const Path& tensorboard);  // an empty path: not written
-  // One line, with "step" first; numbers go to TensorBoard too, under their key.
+  // One line, with "step" first; numbers go to TensorBoard too, under their key. What cannot be written is
+  // left out, with the warning "metrics.not_written" at once and every half minute: a full disk ends no
+  // training.
   void write(int64_t step, const nlohmann::ordered_json& figures);
 
  private:
+  void put(int64_t step, const nlohmann::ordered_json& figures);
+  void lose(const FileError& why);
+
+  int64_t lost_ = 0;  // since the last that could be written
+  std::chrono::steady_clock::time_point warned_;
   Path path_;
   Fd lines_;
   std::optional<EventFile> events_;

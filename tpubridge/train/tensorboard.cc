@@ -91,7 +91,7 @@ void EventFile::record(std::string_view event) {
   std::string out = length + bytes_of(train::masked_crc32c(length));
   out.append(event);
   out += bytes_of(train::masked_crc32c(event));
-  write_all(fd_, path_, out);
+  append_all(fd_, path_, out);
 }
 
 }  // namespace tpubridge

@@ -17,8 +17,10 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> module, LossFunction loss,
 Trainer::~Trainer() = default;
 
 bool Trainer::resume() { return impl_->resume(); }
+std::optional<Path> Trainer::restart() { return impl_->store ? impl_->store->set_aside() : std::nullopt; }
 void Trainer::save() {
   impl_->save();
+  impl_->saving = false;
   if (impl_->store) impl_->store->wait();
 }
 int64_t Trainer::step() const { return impl_->step; }
@@ -27,11 +29,12 @@ double Trainer::evaluate(DataSource& data) { return impl_->evaluate(data); }
 TrainResult Trainer::train(DataSource& data, DataSource* evaluation) {
   Impl& m = *impl_;
   const SignalScope signals;
+  if (m.store) m.store->claim();
   m.begin(data);
   while (true) {
     try {
       TrainResult result = m.loop(data, evaluation);
-      if (m.store) m.store->wait();
+      m.finish_saving();
       return result;
     } catch (const NonFinite& bad) {
       m.ahead.reset();
@@ -52,7 +55,11 @@ TrainResult Trainer::Impl::loop(DataSource& data, DataSource* evaluation) {
   int64_t last_saved = store && store->latest() ? store->latest()->step : -1;
   while (!finished()) {
     if (!one_step()) break;
-    if (step % options.log_every == 0) report(1);
+    if (step % options.log_every == 0) {
+      report(1);
+      if (store && !store->busy()) settle();
+      if (unsaved && has_room()) save();
+    }
     const bool last = finished();
     if (evaluation && !last && options.evaluate_every > 0 && step % options.evaluate_every == 0 &&
         !improve(evaluate(*evaluation)))

@@ -10,6 +10,8 @@
 //   log_every steps, never the newest one, so that the device does not wait for the host.
 // - A run that was stopped and resumed gives the same bits as one that was not: model, optimizer, schedule,
 //   generators and the place in the data are all in the checkpoint.
+// - A disk that is full for a checkpoint or for figures ends no training: a warning tells of each, the last
+//   checkpoint stays, and the next save tries again. Only the last one of a run must succeed.
 // - SIGTERM and SIGINT end the run after the present step with a checkpoint; the handlers are put back.
 // - A loss that is no finite number stops the run with NonFiniteLossError: the step, the batch, and the first
 //   op that made it, found by going again from the last checkpoint. The model is then as it was there.
@@ -106,8 +108,12 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Loads the newest good checkpoint of options.checkpoints; false where there is none.
+  // Loads the newest good checkpoint of options.checkpoints; false where there is none at all. Throws
+  // TPUCheckpointError where there are some and none can be read, where a newer one than the newest good may
+  // be whole (a newer format, no permission, an error of the disk), and where another process trains there.
   bool resume();
+  // Moves the checkpoints that are there into a folder of their own beside; gives its path. step() stays.
+  std::optional<Path> restart();
   // Goes on from where it is. `evaluation` is gone through once from its beginning for each evaluation.
   TrainResult train(DataSource& data, DataSource* evaluation = nullptr);
   // The mean loss over one epoch of the data, without gradients and in eval mode.

@@ -38,6 +38,13 @@ TrainerOptions checked(TrainerOptions o) {
   return o;
 }
 
+// What may be done about checkpoints that cannot be read.
+std::string start_anew(const TPUCheckpointError& e) {
+  return (is_damage(e) ? "No checkpoint of the folder can be read. " : e.hint() + " ") +
+         "To start from the beginning and keep the checkpoints in a folder beside, use --restart "
+         "(Trainer::restart()).";
+}
+
 at::Device device_of(const std::shared_ptr<torch::nn::Module>& module) {
   if (!module) throw ArgumentError("a trainer without a module");
   const auto parameters = module->parameters();
@@ -92,8 +99,46 @@ nlohmann::json Trainer::Impl::numbers() const {
 
 void Trainer::Impl::save() {
   losses.read(0);  // a checkpoint is never made of a model that has become NaN
+  settle();
+  CheckpointData data = capture(training_parts(), numbers());
+  checkpoint_bytes = 0;
+  for (const auto& [name, tensors] : data.files)
+    for (const HostTensor& t : tensors) checkpoint_bytes += t.bytes().size();
+  store->save(step, std::move(data));
+  saving = true;
+}
+
+bool Trainer::Impl::has_room() const {
+  // A quota is not seen from here, so it may fail again: not at every step.
+  if (std::chrono::steady_clock::now() - unsaved_since < std::chrono::seconds(10)) return false;
+  std::error_code error;
+  const auto space = std::filesystem::space(store->folder(), error);
+  return error || space.available > checkpoint_bytes + checkpoint_bytes / 10;
+}
+
+void Trainer::Impl::settle() {
+  if (!saving) return;
+  saving = false;
+  try {
+    store->wait();
+    start.reset();
+    unsaved = false;
+  } catch (const TPUCheckpointError& e) {
+    if (e.code() != Code::resource_exhausted) throw;
+    unsaved = true;
+    unsaved_since = std::chrono::steady_clock::now();
+    const auto kept = store->latest();
+    log::warn("checkpoint.not_saved", {{"cause", e.what()}, {"kept", kept ? kept->path.string() : "none"}});
+  }
+}
+
+void Trainer::Impl::finish_saving() {
+  if (!store) return;
+  settle();
+  if (!unsaved) return;
   store->save(step, capture(training_parts(), numbers()));
-  start.reset();
+  store->wait();
+  unsaved = false;
 }
 
 void Trainer::Impl::load(const LoadedCheckpoint& from) {
@@ -105,6 +150,11 @@ void Trainer::Impl::load(const LoadedCheckpoint& from) {
       throw ConfigurationError("the optimizer has another number of groups");
     const auto new_step = n.integer("step"), new_epoch = n.integer("epoch"), new_parts = n.integer("parts"),
                new_bad = n.integer("bad_evaluations");
+    const auto counted = [](int64_t n, int64_t least) { return n >= least && n <= kMaxStep; };
+    if (!counted(new_step, 0) || !counted(new_epoch, 0) || !counted(new_parts, 1) || !counted(new_bad, 0))
+      throw ConfigurationError("its numbers are of no training: step " + std::to_string(new_step) +
+                               ", epoch " + std::to_string(new_epoch) + ", parts " +
+                               std::to_string(new_parts) + ", bad_evaluations " + std::to_string(new_bad));
     restore(training_parts(), from.data, from.path);
     step = new_step, epoch = new_epoch, parts = new_parts, bad_evaluations = new_bad;
     base_rates = rates;
@@ -119,7 +169,14 @@ void Trainer::Impl::load(const LoadedCheckpoint& from) {
 
 bool Trainer::Impl::resume() {
   if (!store) return false;
-  const auto found = store->newest_good();
+  store->claim();
+  std::optional<LoadedCheckpoint> found;
+  try {
+    found = store->newest_good();
+    if (const auto damaged = store->latest(); !found && damaged) (void)read_checkpoint(damaged->path);
+  } catch (const TPUCheckpointError& e) {
+    throw TPUCheckpointError(e.message(), e.details(), start_anew(e), e.code());
+  }
   if (!found) return false;
   load(*found);
   log::info("trainer.resumed", {{"path", found->path.string()}, {"step", std::to_string(step)}});

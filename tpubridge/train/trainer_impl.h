@@ -28,6 +28,10 @@ struct Trainer::Impl {
   // Checkpoints.
   bool resume();
   void save();
+  // Takes note of what became of the last save. Where the disk was full, training goes on with a warning.
+  void settle();
+  [[nodiscard]] bool has_room() const;  // for the checkpoint that could not be written, as it seems
+  void finish_saving();                 // the last save is on the disk, or its error is thrown
   [[nodiscard]] nlohmann::json numbers() const;
   void load(const LoadedCheckpoint& from);
   [[nodiscard]] TrainingParts training_parts() const { return {module.get(), &optimizer}; }
@@ -64,6 +68,10 @@ struct Trainer::Impl {
   train::LossLog losses;
   TPUErrorHandler handler;
 
+  bool saving = false;   // the last save has not been settled
+  bool unsaved = false;  // it failed for want of room
+  std::chrono::steady_clock::time_point unsaved_since;
+  size_t checkpoint_bytes = 0;
   int64_t step = 0, epoch = 0, parts = 1, bad_evaluations = 0;
   nlohmann::json position;         // of the batch that comes next; null before the first
   std::vector<double> base_rates;  // the optimizer's own, by group

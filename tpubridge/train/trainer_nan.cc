@@ -31,7 +31,7 @@ void Trainer::Impl::stop_for(const train::NonFinite& bad, DataSource& data) {
   std::optional<LoadedCheckpoint> from = std::move(start);
   start.reset();
   if (store) {
-    store->wait();
+    settle();
     if (auto found = store->newest_good();
         found && found->step < bad.step.number && (!from || found->step >= from->step))
       from = std::move(found);

@@ -11,7 +11,7 @@ void Trainer::Impl::go_back(DataSource& data) {
   losses.clear();
   std::optional<LoadedCheckpoint> from = start;
   if (store) {
-    store->wait();
+    settle();
     if (auto found = store->newest_good(); found && (!from || found->step >= from->step))
       from = std::move(found);
   }

@@ -1,0 +1,123 @@
+#include "tools/untrusted.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/interrupt.h"
+#include "tools/output.h"
+#include "tools/version.h"
+#include "tpubridge/base/env.h"
+#include "tpubridge/base/hash.h"
+#include "tpubridge/base/subprocess.h"
+#include "tpubridge/cache/disk.h"
+#include "tpubridge/cache/key.h"
+
+namespace tpubridge::tools {
+namespace {
+
+constexpr std::chrono::minutes kMostTime{30};
+constexpr const char* kHint =
+    "It is damaged, or asks for what this plugin cannot do: try another with --plugin. With --trusted it is "
+    "not checked, and ends this process the same way.";
+
+// Everything that decides how the compiler takes it.
+Hash128 identity(const ProgramFile& program, const std::string& plugin,
+                 const std::vector<std::string>& options) {
+  Hasher hasher;
+  hasher.add_field(program.code).add_field(plugin).add_field(cache::file_digest(plugin));
+  hasher.add_field(kVersion).add_field(kCommit);
+  for (const auto& word : options) hasher.add_field(word);
+  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS", "PJRT_NPROC"})
+    hasher.add_field(env::raw(name).value_or(""));
+  return hasher.digest();
+}
+
+// Ops that wait for what nobody here sends.
+void refuse_waiting(const ProgramFile& program) {
+  const std::string nothing(1, '\0');  // stands around names in bytecode; portable artifacts add a version
+  for (const std::string op : {"infeed", "outfeed", "recv", "send"}) {
+    const std::string in_text = "stablehlo." + op;
+    const auto holds = [&](const std::string& word) { return program.code.find(word) != std::string::npos; };
+    if (program.text ? !holds(in_text + "\"") && !holds(in_text + " ")
+                     : !holds(nothing + op + nothing) && !holds(nothing + op + "_v"))
+      continue;
+    throw ProgramError(
+        fmt::format("{}: the program would wait for ever: it has the op {}", program.path.string(), in_text),
+        {{"file", program.path.string()}, {"op", in_text}},
+        "Nobody is at the other end: take the op out, or use --trusted.", Code::unsupported);
+  }
+}
+
+[[noreturn]] void refuse(const ProgramFile& program, const Outcome& outcome) {
+  // The last words are often XLA's reason.
+  std::string last = outcome.err.substr(0, outcome.err.find_last_not_of('\n') + 1);
+  last = last.substr(last.rfind('\n') == last.npos ? 0 : last.rfind('\n') + 1);
+  Details details = {{"file", program.path.string()}};
+  if (!last.empty()) details.emplace_back("last_words", last.substr(0, 500));
+  throw ProgramError(fmt::format("{}: the process that compiled it {}", program.path.string(), outcome.str()),
+                     std::move(details), kHint,
+                     outcome.end == Outcome::End::timed_out ? Code::deadline_exceeded : Code::internal);
+}
+
+}  // namespace
+
+Check check_in_child(const ProgramFile& program, const std::string& plugin,
+                     const std::vector<std::string>& options, bool json) {
+  refuse_waiting(program);
+  const Hash128 key = identity(program, plugin, options);
+  const auto disk = cache::DiskCache::from_environment();
+  if (disk && disk->was_checked(key)) return {};
+
+  Command command;
+  command.argv = {std::filesystem::read_symlink("/proc/self/exe").string(), "run", "--check"};
+  command.argv.insert(command.argv.end(), options.begin(), options.end());
+  if (json) command.argv.emplace_back("--json");
+  command.argv.insert(command.argv.end(), {"--", program.path.string()});
+  command.deadline = kMostTime;
+  command.cancel = NoInterrupts::requested();
+  const NoInterrupts hold;  // ends this process where one came, after the child's end
+  const Outcome outcome = run_command(command);
+  if (outcome.end == Outcome::End::cancelled) return {kInterrupted};
+  if (outcome.end != Outcome::End::exited) refuse(program, outcome);
+  if (outcome.code != kOk) {
+    std::fwrite(outcome.err.data(), 1, outcome.err.size(), stderr);
+    std::fwrite(outcome.out.data(), 1, outcome.out.size(), stdout);
+    return {outcome.code};
+  }
+  const auto start = outcome.out.rfind("\n{") == std::string::npos ? 0 : outcome.out.rfind("\n{") + 1;
+  const auto said = nlohmann::json::parse(outcome.out.substr(start), nullptr, false);
+  if (!said.is_object() || said.value("program", "") != hash128(program.code).hex())
+    throw ProgramError(fmt::format("{}: the file changed while it was read", program.path.string()),
+                       {{"file", program.path.string()}}, "Run it again.", Code::aborted);
+  if (disk) disk->note_checked(key);
+  Check out;
+  if (const auto& seconds = said["compile_s"]; seconds.is_number()) out.compile_s = seconds.get<double>();
+  return out;
+}
+
+void limit_this_process() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // not left alone where the parent is killed
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  rlimit data{};
+  const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || size <= 0 || ::getrlimit(RLIMIT_DATA, &data) != 0) return;
+  data.rlim_cur = std::min(data.rlim_cur, static_cast<rlim_t>(pages) * static_cast<rlim_t>(size));
+  ::setrlimit(RLIMIT_DATA, &data);
+}
+
+void print_checked(const ProgramFile& program, std::optional<double> compile_s) {
+  nlohmann::ordered_json out = {{"program", hash128(program.code).hex()}, {"compile_s", nullptr}};
+  if (compile_s) out["compile_s"] = *compile_s;
+  print_json(out);
+}
+
+}  // namespace tpubridge::tools
