@@ -67,5 +67,7 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> distance_rows();
 [[nodiscard]] std::span<const Row> scatter_rows();
 [[nodiscard]] std::span<const Row> fourier_rows();
+[[nodiscard]] std::span<const Row> order_rows();
+[[nodiscard]] std::span<const Row> unpooling_rows();
 
 }  // namespace tpubridge::lower
