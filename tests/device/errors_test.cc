@@ -35,6 +35,56 @@ std::vector<Wrong> wrong_calls() {
       WRONG("cat", cat({ones({2, 3}, d), ones({3, 2}, d)}, 0)),
       WRONG("conv2d_channels", conv2d(ones({1, 3, 5, 5}, d), ones({4, 5, 3, 3}, d))),
       WRONG("conv2d_kernel", conv2d(ones({1, 3, 2, 2}, d), ones({4, 3, 3, 3}, d))),
+      WRONG("conv2d_stride", conv2d(ones({1, 3, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, 0)),
+      WRONG("conv1d_stride", conv1d(ones({1, 3, 5}, d), ones({4, 3, 3}, d), {}, -1)),
+      WRONG("conv2d_padding",
+            conv2d(ones({1, 3, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, {1, 1}, IntArrayRef{-1, -1})),
+      WRONG("conv2d_dilation",
+            conv2d(ones({1, 3, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, {1, 1}, IntArrayRef{0, 0}, {0, 0})),
+      WRONG("conv2d_groups",
+            conv2d(ones({1, 3, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, {1, 1}, IntArrayRef{0, 0}, {1, 1}, 0)),
+      WRONG("conv2d_groups_of_outputs",
+            conv2d(ones({1, 6, 5, 5}, d), ones({3, 3, 3, 3}, d), {}, {1, 1}, IntArrayRef{0, 0}, {1, 1}, 2)),
+      WRONG("conv_transpose2d_groups",
+            conv_transpose2d(ones({1, 4, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, 1, 0, 0, 0)),
+      WRONG("conv_transpose2d_stride", conv_transpose2d(ones({1, 4, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, 0)),
+      WRONG("conv_transpose2d_padding",
+            conv_transpose2d(ones({1, 4, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, 1, -1)),
+      WRONG("conv_transpose2d_output_padding",
+            conv_transpose2d(ones({1, 4, 5, 5}, d), ones({4, 3, 3, 3}, d), {}, 1, 0, 1)),
+      WRONG("conv2d_bias", conv2d(ones({1, 3, 5, 5}, d), ones({4, 3, 3, 3}, d), ones({3}, d))),
+      WRONG("max_pool2d_stride", max_pool2d(ones({1, 1, 4, 4}, d), 2, 0)),
+      WRONG("max_pool2d_kernel", max_pool2d(ones({1, 1, 4, 4}, d), 0)),
+      WRONG("max_pool2d_padding", max_pool2d(ones({1, 1, 4, 4}, d), 2, 2, -1)),
+      WRONG("avg_pool2d_stride", avg_pool2d(ones({1, 1, 4, 4}, d), 2, 0)),
+      WRONG("avg_pool2d_padding", avg_pool2d(ones({1, 1, 4, 4}, d), 2, 2, -1)),
+      WRONG("avg_pool3d_padding", avg_pool3d(ones({1, 1, 4, 4, 4}, d), 2, 2, -1)),
+      WRONG("im2col_stride", im2col(ones({1, 1, 4, 4}, d), 2, 1, 0, 0)),
+      WRONG("im2col_padding", im2col(ones({1, 1, 4, 4}, d), 2, 1, -1, 1)),
+      WRONG("randint", torch::randint(0, -1, {3}, TensorOptions().device(d))),
+      WRONG("randint_high", torch::randint(0, {3}, TensorOptions().device(d))),
+      WRONG("normal", torch::normal(0, -1, {3}, std::nullopt, TensorOptions().device(d))),
+      WRONG("normal_", ones({3}, d).normal_(0, -1)),
+      WRONG("normal_tensor", at::normal(ones({3}, d), -1.0)),
+      WRONG("normal_tensors", at::normal(ones({3}, d), -ones({3}, d))),
+      WRONG("exponential", ones({3}, d).exponential_(-1)),
+      WRONG("geometric", ones({3}, d).geometric_(0)),
+      WRONG("log_normal", ones({3}, d).log_normal_(0, -1)),
+      WRONG("cauchy", ones({3}, d).cauchy_(0, -1)),
+      WRONG("uniform", ones({3}, d).uniform_(2, 1)),
+      WRONG("bernoulli", ones({3}, d).bernoulli_(2)),
+      WRONG("dropout", torch::dropout(ones({3}, d), -0.5, true)),
+      WRONG("multinomial", multinomial(ones({3}, d), 0)),
+      WRONG("kthvalue", ones({3}, d).kthvalue(4)),
+      WRONG("median_dim", ones({3}, d).median(1)),
+      WRONG("cross", linalg_cross(ones({4}, d), ones({4}, d))),
+      WRONG("linspace", torch::linspace(0, 1, -1, TensorOptions().device(d))),
+      WRONG("bucketize", bucketize(ones({3}, d), ones({3, 2}, d))),
+      WRONG("vdot", vdot(ones({3}, d), ones({4}, d))),
+      WRONG("addbmm", addbmm(ones({3, 3}, d), ones({2, 3, 4}, d), ones({2, 3, 4}, d))),
+      WRONG("heaviside_types", heaviside(ones({3}, d), ones({3}, d, kLong))),
+      WRONG("aminmax_empty", ones({0}, d).aminmax()),
+      WRONG("masked_scatter_types", ones({3}, d).masked_scatter(ones({3}, d, kBool), ones({3}, d, kLong))),
       WRONG("layer_norm", layer_norm(ones({2, 5}, d), {4})),
       WRONG("layer_norm_weight", layer_norm(ones({2, 5}, d), {5}, ones({4}, d))),
       WRONG("group_norm", group_norm(ones({2, 5, 3}, d), 2)),
@@ -98,6 +148,24 @@ TEST(Errors, ARefusedCallIsTheCpusErrorAlsoWhereNothingMayRunThere) {
   FallbackScope native(Fallback::error);
   const Wrong w{"layer_norm", [](torch::Device d) { (void)torch::layer_norm(ones({2, 5}, d), {4}); }};
   EXPECT_EQ(message(w, tpu()), message(w, torch::kCPU));
+}
+
+TEST(Errors, AnAddressIsRefusedWithWhatToDo) {
+  const auto t = ones({2, 3}, tpu()), part = t.slice(1, 1);
+  const std::vector<std::function<void()>> calls{[&] { (void)t.data_ptr(); },
+                                                 [&] { (void)part.data_ptr(); },
+                                                 [&] { (void)t.mutable_data_ptr(); },
+                                                 [&] { (void)t.data_ptr<float>(); },
+                                                 [&] { (void)t.storage().mutable_data(); },
+                                                 [&] { (void)t.clone().relu().data_ptr(); }};
+  for (const auto& call : calls) {
+    const std::string text = message({"", [&](torch::Device) { call(); }}, tpu());
+    EXPECT_NE(text.find("has no address on the host"), std::string::npos) << text;
+    EXPECT_NE(text.find("tensor.cpu()"), std::string::npos) << text;
+  }
+  EXPECT_EQ(ones({0}, tpu()).data_ptr(), nullptr);
+  EXPECT_FALSE(t.is_alias_of(t.clone()));
+  EXPECT_TRUE(t.is_alias_of(part));
 }
 
 TEST(Errors, TensorsOfTwoDevicesAreNamed) {

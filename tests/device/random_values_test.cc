@@ -1,5 +1,7 @@
 // What drawn numbers may be, over a million of them, in every float type: never outside of what was asked
 // for, never infinite or NaN, and spread as they should be.
+#include <cmath>
+
 #include "tests/device/check.h"
 
 namespace tpubridge {
@@ -94,14 +96,28 @@ TEST_P(RandomValues, WholeNumbersStayInTheirRange) {
   EXPECT_TRUE(v.isfinite().all().item<bool>());
 }
 
-TEST_P(RandomValues, DrawnOnTheHostAndFinite) {
-  const FallbackScope quiet(Fallback::allow);
+TEST_P(RandomValues, OtherDistributionsAreDrawnOnTheDevice) {
+  const FallbackScope native(Fallback::error);
   const Tensor t = torch::empty({kMany}, options());
-  const Tensor e = wide(t.clone().exponential_(1));
+  auto share = [](const Tensor& condition) { return condition.to(torch::kDouble).mean().item<double>(); };
+  const Tensor e = wide(t.clone().exponential_(2));
   EXPECT_TRUE(e.isfinite().all().item<bool>());
   EXPECT_GE(e.min().item<double>(), 0);
-  EXPECT_NEAR(e.mean().item<double>(), 1, 1e-2);
-  EXPECT_GE(wide(t.clone().geometric_(0.5)).min().item<double>(), 1);
+  EXPECT_NEAR(e.mean().item<double>(), 0.5, 5e-3);
+  EXPECT_NEAR(share(e > 1), std::exp(-2.0), 4e-3);
+  const Tensor g = wide(t.clone().geometric_(0.25));
+  EXPECT_TRUE(g.eq(g.floor()).all().item<bool>());
+  EXPECT_EQ(g.min().item<double>(), 1);
+  EXPECT_NEAR(share(g == 1), 0.25, 3e-3);
+  EXPECT_NEAR(g.mean().item<double>(), 4, 3e-2);
+  const Tensor l = wide(t.clone().log_normal_(1, 0.5));
+  EXPECT_GT(l.min().item<double>(), 0);
+  EXPECT_NEAR(l.log().mean().item<double>(), 1, 5e-3);
+  EXPECT_NEAR(l.log().std().item<double>(), 0.5, 5e-3);
+  const Tensor c = wide(t.clone().cauchy_(3, 2));
+  EXPECT_FALSE(c.isnan().any().item<bool>());
+  EXPECT_NEAR(share(c < 3), 0.5, 6e-3);
+  EXPECT_NEAR(share((c - 3).abs() < 2), 0.5, 6e-3);
 }
 
 TEST_P(RandomValues, MultinomialNeverPicksWhatCannotBe) {

@@ -113,6 +113,10 @@ TEST(Rows, ComplexNumbersLikeTheCpu) {
   run(complex_samples());
   EXPECT_FALSE(HasFailure());
 }
+TEST(Rows, EverydayOpsLikeTheCpu) {
+  run(everyday_samples());
+  EXPECT_FALSE(HasFailure());
+}
 TEST(Rows, IndexingLikeTheCpu) {
   run(index_samples());
   EXPECT_FALSE(HasFailure());

@@ -46,6 +46,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> attention_samples();
 [[nodiscard]] std::vector<Sample> spatial_samples();
 [[nodiscard]] std::vector<Sample> complex_samples();
+[[nodiscard]] std::vector<Sample> everyday_samples();
 // All of them.
 [[nodiscard]] std::vector<Sample> all_samples();
 

@@ -23,6 +23,11 @@ Tensors gru(const Tensors& t) {
   return {std::get<0>(r), std::get<1>(r)};
 }
 
+Tensors lstm_cell(const Tensors& t) {
+  auto r = torch::lstm_cell(t[0], {t[1], t[2]}, t[3], t[4], t[5], t[6]);
+  return {std::get<0>(r), std::get<1>(r)};
+}
+
 }  // namespace
 
 std::vector<Sample> network_samples() {
@@ -54,9 +59,13 @@ std::vector<Sample> network_samples() {
       SAMPLE("native_group_norm", torch::group_norm(t[0], 2, t[1], t[2]), Sizes{{3, 4, 5, 2}, {4}, {4}}),
       SAMPLE("tpubridge::batch_norm", batch_norm(t, true), Sizes{{3, 4, 5, 2}, {4}, {4}, {4}, {4}}),
       SAMPLE("tpubridge::batch_norm", batch_norm(t, false), Sizes{{3, 4, 5, 2}, {4}, {4}, {4}, {4}}),
-      sample("_thnn_fused_lstm_cell", lstm,
-             Sizes{{5, 2, 3}, {1, 2, 4}, {1, 2, 4}, {16, 3}, {16, 4}, {16}, {16}}, "f"),
-      sample("_thnn_fused_gru_cell", gru, Sizes{{5, 2, 3}, {1, 2, 4}, {12, 3}, {12, 4}, {12}, {12}}, "f"),
+      sample("tpubridge::rnn_layer", lstm,
+             Sizes{{5, 2, 3}, {1, 2, 4}, {1, 2, 4}, {16, 3}, {16, 4}, {16}, {16}}, "fd"),
+      sample("tpubridge::rnn_layer", gru, Sizes{{5, 2, 3}, {1, 2, 4}, {12, 3}, {12, 4}, {12}, {12}}, "fd"),
+      sample("_thnn_fused_lstm_cell", lstm_cell, Sizes{{2, 3}, {2, 4}, {2, 4}, {16, 3}, {16, 4}, {16}, {16}},
+             "f"),
+      SAMPLE("_thnn_fused_gru_cell", torch::gru_cell(t[0], t[1], t[2], t[3], t[4], t[5]),
+             Sizes{{2, 3}, {2, 4}, {12, 3}, {12, 4}, {12}, {12}}, "f"),
       SAMPLE("mse_loss", torch::mse_loss(t[0], t[1]), Sizes{{3, 4}, {3, 4}}, "fb"),
       SAMPLE("mse_loss", torch::mse_loss(t[0], t[1], at::Reduction::None), Sizes{{3, 4}, {3, 4}}),
       SAMPLE("smooth_l1_loss", torch::smooth_l1_loss(t[0], t[1]), Sizes{{3, 4}, {3, 4}}),

@@ -49,11 +49,11 @@ Wanted look_at(const std::vector<at::Tensor>& results) {
   return out;
 }
 
-// As programs of this device are compiled.
-pjrt::CompileOptions options_for(int device) {
+// As it is compiled for its device.
+pjrt::CompileOptions options_for(const Wanted& w) {
   pjrt::CompileOptions out;
-  out.devices = {exec::device(device).id()};
-  exec::add_device_options(out);
+  out.devices = {exec::device(w.device).id()};
+  exec::add_device_options(out, w.text);
   return out;
 }
 
@@ -126,7 +126,7 @@ XLAProfile XLAUtilities::profile(const Results& results) {
   const Wanted w = look_at(tensors);
   cache::ProgramCache none(exec::client(), nullptr);
   none.set_deadline(exec::programs().deadline());
-  const auto found = none.get(pjrt::Program{w.text}, options_for(w.device));
+  const auto found = none.get(pjrt::Program{w.text}, options_for(w));
   exec::Compiled compiled{found.program, {}};
   exec::set_memory(compiled);
   exec::check_memory(w.device, compiled.needs, "a program that is profiled");

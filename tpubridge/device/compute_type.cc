@@ -87,13 +87,7 @@ void go_on(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void with_weights(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const size_t count = op.schema().arguments().size();
-  const auto type = inside ? std::nullopt : type_of_weights(torch::jit::last(*stack, count));
-  if (!type) return go_on(op, stack);
-  const Inside scope;
-  convert_last(*stack, count, *type);
-  go_on(op, stack);
-  convert_last(*stack, op.schema().returns().size(), at::kFloat);
+  in_compute_type(op, stack, go_on);
 }
 
 // The rows are rounded, not the whole table.
@@ -128,11 +122,7 @@ constexpr std::pair<const char*, const char*> kOps[] = {{"linear", ""},
                                                         {"batch_norm", ""},
                                                         {"instance_norm", ""},
                                                         {"rms_norm", ""},
-                                                        {"prelu", ""},
-                                                        {"lstm", "input"},
-                                                        {"gru", "input"},
-                                                        {"rnn_tanh", "input"},
-                                                        {"rnn_relu", "input"}};
+                                                        {"prelu", ""}};
 
 torch::Library* library_for(DispatchKey key) {
   return new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);  // stays registered
@@ -158,6 +148,17 @@ void stand_in_front() {
 }
 
 }  // namespace
+
+void in_compute_type(const c10::OperatorHandle& op, torch::jit::Stack* stack, BoxedOp run) {
+  const size_t count = op.schema().arguments().size();
+  const auto type =
+      inside || table().changes == 0 ? std::nullopt : type_of_weights(torch::jit::last(*stack, count));
+  if (!type) return run(op, stack);
+  const Inside scope;
+  convert_last(*stack, count, *type);
+  run(op, stack);
+  convert_last(*stack, op.schema().returns().size(), at::kFloat);
+}
 
 void set_compute_type(const at::Tensor& parameter, std::optional<at::ScalarType> type) {
   if (!parameter.defined() || type == compute_type(parameter)) return;

@@ -12,8 +12,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 
 #include <optional>
+
+namespace c10 {
+class OperatorHandle;
+}
 
 namespace tpubridge {
 
@@ -23,5 +28,9 @@ void set_compute_type(const at::Tensor& parameter, std::optional<at::ScalarType>
 
 // How often any parameter got another one: what was recorded before may compute otherwise now.
 [[nodiscard]] uint64_t compute_type_changes();
+
+// Runs an op in the type of its weights, where they have one. For kernels that take the place of torch's own.
+using BoxedOp = void (*)(const c10::OperatorHandle&, torch::jit::Stack*);
+void in_compute_type(const c10::OperatorHandle& op, torch::jit::Stack* stack, BoxedOp run);
 
 }  // namespace tpubridge

@@ -105,6 +105,26 @@ c10::Allocator* null_allocator() {
   return &allocator;
 }
 
+[[noreturn]] void refuse_address(c10::StorageImpl*) {
+  TORCH_CHECK(
+      false,
+      "Memory of the device \"tpu\" has no address on the host: data_ptr() and the like work on a copy "
+      "of the tensor, which tensor.cpu() gives.");
+}
+
+// Whoever asks for an address to read and write is told that there is none. libtorch before 2.15 has words of
+// its own. (Addresses to read alone cannot be refused: libtorch compares them.)
+template <class S>
+void refuse_addresses(S& s) {
+  if constexpr (requires { s.set_materializer(&refuse_address); })
+    s.set_materializer(&refuse_address);
+  else
+    s.set_throw_on_mutable_data_ptr();
+}
+
+// Not null, or libtorch would say that the tensor "is not allocated yet"; no process has memory there.
+void* nowhere() { return reinterpret_cast<void*>(uintptr_t{0xff} << 48); }
+
 }  // namespace
 
 bool is_tpu(const at::Tensor& t) { return t.defined() && t.device().type() == c10::DeviceType::PrivateUse1; }
@@ -191,9 +211,11 @@ void resize_storage(Storage& s, size_t bytes) {
 
 c10::intrusive_ptr<c10::StorageImpl> new_storage(size_t bytes, int device) {
   const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
-  return c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
-                                      c10::SymInt(static_cast<int64_t>(bytes)), c10::DataPtr(nullptr, where),
-                                      null_allocator(), true);
+  auto s = c10::make_intrusive<Storage>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
+      c10::DataPtr(bytes == 0 ? nullptr : nowhere(), where), null_allocator(), true);
+  if (bytes > 0) refuse_addresses(*s);
+  return s;
 }
 
 namespace {

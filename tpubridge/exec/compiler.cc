@@ -59,12 +59,15 @@ bool compiling_afresh() {
   return scope && scope->settings().afresh;
 }
 
-void add_device_options(pjrt::CompileOptions& options) {
+void add_device_options(pjrt::CompileOptions& options, std::string_view program) {
   const std::string platform = client().platform_name();
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (platform == "cpu") options.overrides.emplace("xla_cpu_enable_fast_min_max", false);
-  // … and copies what is updated in place (a cache of keys and values) though nobody reads the old one.
-  if (platform == "cpu") options.overrides.emplace("xla_cpu_copy_insertion_use_region_analysis", true);
+  // … and copies what is updated in place (a cache of keys and values) though nobody reads the old one. With
+  // a loop in the program that option gives wrong values: what the loop carries is overwritten too early.
+  const bool loops = program.find("stablehlo.while") != program.npos;
+  if (platform == "cpu" && !loops)
+    options.overrides.emplace("xla_cpu_copy_insertion_use_region_analysis", true);
   // By default XLA's GPU compiler leaves narrow values in f32 between ops: other results than torch's, and
   // more memory to read and write.
   if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
@@ -88,7 +91,7 @@ Ready program_over(const std::string& text, pjrt::CompileOptions options, const 
                    const Structure& structure, std::vector<int64_t> donated) {
   const bool afresh = compiling_afresh();
   if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
-  add_device_options(options);
+  add_device_options(options, text);
   auto found = find_or_compile(pjrt::Program{text}, options, std::nullopt,
                                {{"devices", std::to_string(options.devices.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;

@@ -25,8 +25,8 @@ class CompileForbidden : public virtual CompilationError {
 [[nodiscard]] Mode this_mode(const pjrt::CompileOptions& options);  // those of several
 [[nodiscard]] bool compiling_afresh();  // what is known already does not count (CompileScope)
 
-// Adds what every program of the device is compiled with; devices, replicas and partitions are the caller's.
-void add_device_options(pjrt::CompileOptions& options);
+// Adds what this program of the device is compiled with; devices, replicas and partitions are the caller's.
+void add_device_options(pjrt::CompileOptions& options, std::string_view program);
 
 // From disk or from the compiler; compiles are counted. Throws CompileForbidden inside expect_no_compile().
 [[nodiscard]] cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOptions& options,

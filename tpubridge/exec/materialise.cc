@@ -55,7 +55,7 @@ Ready compile(const Graph& graph, int device_index, const Mode& mode, std::strin
   if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
-  add_device_options(options);
+  add_device_options(options, text);
   const pjrt::Program program{text};
   const bool tiered = tiering() && !afresh && !programs().on_disk(program, options);
   auto found = find_or_compile(program, tiered ? quick(options, platform) : options,

@@ -117,6 +117,25 @@ Value xlogy(Value a, Value b) {
   const Value product = hlo::multiply(a, hlo::log(b));
   return nan_if(b, hlo::select(hlo::compare(a, like(a, 0), Direction::eq), like(a, 0), product));
 }
+// By the larger of the two, so that nothing overflows; equal infinities would give inf − inf.
+Value log_sum(Value a, Value b, Value (*f)(Value)) {
+  const Value top = hlo::maximum(a, b), gap = hlo::negate(hlo::abs(hlo::subtract(a, b)));
+  const Value same = hlo::and_(hlo::compare(a, b, Direction::eq), hlo::not_(hlo::is_finite(a)));
+  return hlo::select(same, a, hlo::add(top, f(gap)));
+}
+Value logaddexp(Value a, Value b) {
+  return log_sum(a, b, [](Value gap) { return hlo::log_plus_one(hlo::exponential(gap)); });
+}
+Value logaddexp2(Value a, Value b) {
+  constexpr double kLog2 = 0.6931471805599453;
+  return log_sum(a, b, [](Value gap) {
+    return scaled(hlo::log_plus_one(hlo::exponential(scaled(gap, kLog2))), 1 / kLog2);
+  });
+}
+Value heaviside(Value a, Value b) {
+  const Value above = to(hlo::compare(a, like(a, 0), Direction::gt), a.dtype());
+  return hlo::select(hlo::compare(a, like(a, 0), Direction::eq), b, above);
+}
 Value shift_left(Value a, Value b) { return hlo::shift_left(a, b); }
 Value shift_right(Value a, Value b) {
   return is_unsigned_int(a.dtype()) ? hlo::shift_right_logical(a, b) : hlo::shift_right_arithmetic(a, b);
@@ -181,6 +200,9 @@ std::span<const Row> binary_rows() {
       {{"atan2"}, wide<hlo::atan2>, promote},
       {{"hypot"}, wide<hypot>, promote},
       {{"xlogy.Tensor"}, wide<xlogy>, promote},
+      {{"logaddexp"}, wide<logaddexp>, promote},
+      {{"logaddexp2"}, wide<logaddexp2>, promote},
+      {{"heaviside"}, binary<heaviside>, promote},
       {{"copysign.Tensor"}, wide<copysign>, promote},
       {{"bitwise_and.Tensor"}, binary<hlo::and_>, promote},
       {{"bitwise_or.Tensor"}, binary<hlo::or_>, promote},

@@ -1,6 +1,8 @@
 // Convolution in any number of dimensions, transposed too, and its gradients.
 #include "tpubridge/hlo/convolution.h"
 
+#include <algorithm>
+
 #include "tpubridge/lower/context.h"
 #include "tpubridge/lower/precision.h"
 
@@ -32,6 +34,20 @@ Conv conv_of(const Call& c, size_t input, size_t at) {
   v.output_padding = per_dimension(c.integers(at + 4), v.spatial);
   v.groups = c.integer(at + 5);
   return v;
+}
+
+// What the CPU's kernel has words for otherwise.
+bool makes_sense(const Conv& v) {
+  auto all = [&](const Dims& d, int64_t least) {
+    return d.size() == static_cast<size_t>(v.spatial) &&
+           std::all_of(d.begin(), d.end(), [&](int64_t n) { return n >= least; });
+  };
+  if (v.groups < 1 || !all(v.stride, 1) || !all(v.dilation, 1) || !all(v.padding, 0)) return false;
+  if (!v.transposed) return true;
+  if (!all(v.output_padding, 0)) return false;
+  for (size_t i = 0; i < v.stride.size(); ++i)
+    if (v.output_padding[i] >= std::max(v.stride[i], v.dilation[i])) return false;
+  return true;
 }
 
 int64_t out_size(const Conv& v, size_t i, int64_t in, int64_t kernel) {
@@ -167,6 +183,7 @@ std::vector<Shape> convolution_shape(const Call& c) {
   const DType t = c.shape(0).dtype;
   if (x.size() < 3 || x.size() != w.size() || !is_float(t) || c.shape(1).dtype != t) return {};
   const Conv v = conv_of(c, 0, 3);
+  if (!makes_sense(v)) return {};
   if (x[1] != (v.transposed ? w[0] : w[1] * v.groups)) return {};  // the CPU kernel says what is wrong
   Dims out{x[0], v.transposed ? w[1] * v.groups : w[0]};
   for (size_t i = 0; i < static_cast<size_t>(v.spatial); ++i) {

@@ -15,6 +15,26 @@ void arange(Context& c) {
   c.result(hlo::add(expand(c.in(0, t), out.dims), hlo::multiply(i, expand(c.in(2, t), out.dims))));
 }
 
+// start, end, steps: from both ends to the middle, as torch does, so that both are exact.
+Value between(const Context& c, DType t) {
+  const Dims& dims = c.out().dims;
+  const int64_t n = c.integer(2);
+  const Value start = expand(c.in(0, t), dims), end = expand(c.in(1, t), dims);
+  if (n < 2) return start;
+  const Value step = hlo::divide(hlo::subtract(end, start), like(start, static_cast<double>(n - 1)));
+  const Value i = hlo::iota(c.b, Shape{t, dims}, 0);
+  const Value left = hlo::subtract(like(i, static_cast<double>(n - 1)), i);
+  return hlo::select(hlo::compare(i, like(i, static_cast<double>(n / 2)), hlo::Direction::lt),
+                     hlo::add(start, hlo::multiply(step, i)), hlo::subtract(end, hlo::multiply(step, left)));
+}
+DType steps_type(DType t) { return t == DType::f64 || is_int(t) ? DType::f64 : DType::f32; }
+void linspace(Context& c) { c.result(between(c, steps_type(c.out().dtype))); }
+// start, end, steps, base
+void logspace(Context& c) {
+  const Value e = between(c, steps_type(c.out().dtype));
+  c.result(hlo::power(like(e, c.number(3)), e));
+}
+
 void eye(Context& c) {
   const Dims& dims = c.out().dims;
   const Value row = hlo::iota(c.b, Shape{DType::s32, dims}, 0),
@@ -41,6 +61,8 @@ std::span<const Row> factory_rows() {
       {{"fill.Tensor"}, filled, plain, like_first},
       {{"zero"}, zero, plain, like_first},
       {{"arange.start_out"}, arange, bake},
+      {{"linspace.out"}, linspace},
+      {{"logspace.out"}, logspace},
       {{"eye.m_out"}, eye},
       {{"eye.out"}, eye},
       {{"tril"}, triangle<false>},

@@ -231,6 +231,32 @@ void index_put(Context& c) {
                       : hlo::scatter_set(x, places, update, d));
 }
 
+// Which of the true ones each element of a mask is, counted from 0, in one row; −1 before the first.
+Value rank_of(Value mask) {
+  const Value ones = to(reshaped(mask, {mask.elements()}), DType::s64);
+  return hlo::subtract(running(ones, 0, Reducer::add), like(ones, 1));
+}
+
+// self, mask, source: the elements of the source one after the other, where the mask is true.
+void masked_scatter(Context& c) {
+  const Dims& dims = c.out().dims;
+  const Value x = expand(c.in(0), dims), mask = expand(c.in(1, DType::pred), dims), source = c.in(2);
+  const Value picked = take(reshaped(source, {source.elements()}), rank_of(mask), 0);
+  c.result(hlo::select(mask, reshaped(picked, dims), x));
+}
+// grad_output, mask, sizes: the gradient of the source.
+void masked_scatter_backward(Context& c) {
+  const Value g = c.in(0), mask = expand(c.in(1, DType::pred), g.dims());
+  const int64_t n = product(c.out().dims);
+  const Value rank = rank_of(mask);
+  const Value place = hlo::select(reshaped(mask, rank.dims()), rank, like(rank, n));  // n: left out
+  hlo::ScatterDims d;
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  const Value flat = hlo::scatter_set(fill(c.b, g.dtype(), {n}, 0), place, reshaped(g, rank.dims()), d);
+  c.result(reshaped(flat, c.out().dims));
+}
+
 }  // namespace
 
 std::span<const Row> index_rows() {
@@ -268,6 +294,21 @@ std::span<const Row> index_rows() {
       {{"index_copy"}, index_set<false>},
       {{"index_fill.int_Scalar"}, index_set<true>, composite, like_first},
       {{"index_fill.int_Tensor"}, index_set<true>, composite, like_first},
+      {{"masked_scatter"},
+       masked_scatter,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         const bool fits = c.shape(0).dtype == c.shape(2).dtype && c.shape(1).dtype == DType::pred &&
+                           product(c.dims(2)) > 0;
+         if (!fits) return {};
+         return {Shape{c.shape(0).dtype, broadcast({&c.dims(0), &c.dims(1)})}};
+       }},
+      {{"masked_scatter_backward"},
+       masked_scatter_backward,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         return {Shape{c.shape(0).dtype, c.integers(2)}};
+       }},
       {{"index.Tensor"},
        index,
        plain,

@@ -4,7 +4,7 @@
 #include "tpubridge/hlo/control.h"
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
-#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/sorted.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -78,18 +78,9 @@ void sort_by(Context& c, Value x, int64_t dim, bool descending) {
     c.result(x, 0);
     return c.result(hlo::constant(c.b, DType::s64, 0), 1);
   }
-  const int64_t axis = wrapped({dim}, x.rank())[0];
-  const Value index = hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis);
-  const auto out = hlo::sort({x, index}, axis, true, [&](std::span<const Value> v) -> hlo::Values {
-    using hlo::Direction;
-    if (!is_float(x.dtype())) return {hlo::compare(v[0], v[1], descending ? Direction::gt : Direction::lt)};
-    // NaN is the largest; −0 and +0 are equal.
-    const Value a = hlo::compare(v[0], v[0], Direction::ne), b = hlo::compare(v[1], v[1], Direction::ne);
-    if (descending) return {hlo::or_(hlo::compare(v[0], v[1], Direction::gt), hlo::and_(a, hlo::not_(b)))};
-    return {hlo::or_(hlo::compare(v[0], v[1], Direction::lt), hlo::and_(hlo::not_(a), b))};
-  });
-  c.result(out[0], 0);
-  c.result(out[1], 1);
+  const Sorted s = sorted(x, wrapped({dim}, x.rank())[0], descending);
+  c.result(s.values, 0);
+  c.result(s.places, 1);
 }
 void sort(Context& c) { sort_by(c, c.in(0), c.integer(1), c.flag(2)); }
 void sort_stable(Context& c) { sort_by(c, c.in(0), c.integer(2), c.flag(3)); }
@@ -98,19 +89,10 @@ void sort_stable(Context& c) { sort_by(c, c.in(0), c.integer(2), c.flag(3)); }
 void topk(Context& c) {
   const Value x = c.in(0);
   if (x.rank() == 0) return sort_by(c, x, 0, true);
-  const int64_t axis = wrapped({c.integer(2)}, x.rank())[0];
-  const Value index = hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis);
-  const bool largest = c.flag(3);
-  const auto out = hlo::sort({x, index}, axis, true, [&](std::span<const Value> v) -> hlo::Values {
-    using hlo::Direction;
-    if (!is_float(x.dtype())) return {hlo::compare(v[0], v[1], largest ? Direction::gt : Direction::lt)};
-    const Value a = hlo::compare(v[0], v[0], Direction::ne), b = hlo::compare(v[1], v[1], Direction::ne);
-    if (largest) return {hlo::or_(hlo::compare(v[0], v[1], Direction::gt), hlo::and_(a, hlo::not_(b)))};
-    return {hlo::or_(hlo::compare(v[0], v[1], Direction::lt), hlo::and_(hlo::not_(a), b))};
-  });
+  const Sorted s = sorted(x, wrapped({c.integer(2)}, x.rank())[0], c.flag(3));
   const Dims zero(static_cast<size_t>(x.rank()), 0);
-  c.result(hlo::slice(out[0], zero, c.out().dims), 0);
-  c.result(hlo::slice(out[1], zero, c.out().dims), 1);
+  c.result(hlo::slice(s.values, zero, c.out().dims), 0);
+  c.result(hlo::slice(s.places, zero, c.out().dims), 1);
 }
 
 // values; one? Where the number 1 is given, the compiler takes optimization barriers away too early (XLA's

@@ -1,4 +1,5 @@
 // Matrix products.
+#include "tpubridge/hlo/chlo.h"
 #include "tpubridge/hlo/definition.h"
 #include "tpubridge/hlo/linalg.h"
 #include "tpubridge/lower/context.h"
@@ -89,6 +90,38 @@ void addmv(Context& c) {
   plus_scaled(c, product_of(c, c.in(1), c.in(2), {.lhs_contract = {1}, .rhs_contract = {0}}, true));
 }
 
+void vdot(Context& c) {
+  const Value a = c.in(0);
+  c.result(product_of(c, is_complex(a.dtype()) ? hlo::conj(a) : a, c.in(1),
+                      {.lhs_contract = {0}, .rhs_contract = {0}}));
+}
+// Summed over the batch.
+void addbmm(Context& c) {
+  plus_scaled(c, product_of(c, c.in(1), c.in(2), {.lhs_contract = {0, 2}, .rhs_contract = {0, 1}}, true));
+}
+std::vector<Shape> addbmm_shape(const Call& c) {
+  const Dims &x = c.dims(0), &a = c.dims(1), &b = c.dims(2);
+  const DType t = c.shape(0).dtype;
+  if (a.size() != 3 || b.size() != 3 || a[0] != b[0] || a[2] != b[1] || !is_float(t)) return {};
+  if (c.shape(1).dtype != t || c.shape(2).dtype != t) return {};
+  const Dims out{a[1], b[2]};
+  if (broadcast({&x, &out}) != out) return {};
+  return {Shape{t, out}};
+}
+
+// self, other, dim: of three, each of the next times the other's after next, less the other way round.
+void cross(Context& c) {
+  const DType t = c.opmath();
+  const Value a = expand(c.in(0, t), c.out().dims), b = expand(c.in(1, t), c.out().dims);
+  const int64_t axis = wrapped({c.integer(2)}, a.rank())[0];
+  auto turned = [&](Value v, int64_t by) {
+    Dims zero(static_cast<size_t>(v.rank()), 0), low = zero, high = v.dims();
+    low[static_cast<size_t>(axis)] = high[static_cast<size_t>(axis)] = by;
+    return hlo::concatenate({hlo::slice(v, low, v.dims()), hlo::slice(v, zero, high)}, axis);
+  };
+  c.result(hlo::subtract(mul(turned(a, 1), turned(b, 2)), mul(turned(a, 2), turned(b, 1))));
+}
+
 }  // namespace
 
 std::span<const Row> matmul_rows() {
@@ -110,6 +143,16 @@ std::span<const Row> matmul_rows() {
            return {};
          return {Shape{c.shape(0).dtype, {}}};
        }},
+      {{"vdot"},
+       vdot,
+       precise,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.dims(0).size() != 1 || c.dims(0) != c.dims(1) || c.shape(0).dtype != c.shape(1).dtype)
+           return {};
+         return {Shape{c.shape(0).dtype, {}}};
+       }},
+      {{"linalg_cross"}, cross, promote},
+      {{"addbmm"}, addbmm, precise, addbmm_shape},
       {{"addmm"}, addmm, precise},
       {{"baddbmm"}, baddbmm, precise},
       {{"addmv"}, addmv, precise},

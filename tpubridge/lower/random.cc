@@ -88,16 +88,44 @@ void uniform(Context& c) {
   c.result(kept_in(hlo::add(hlo::multiply(u, like(u, to_ - from)), like(u, from)), t, from, to_));
 }
 
-// self, mean, std: by the inverse of the distribution function, at the middles of equal parts of (-1, 1).
-// With one bit less than the type has they are exact, so none is an end, where the inverse is infinite.
-void normal(Context& c) {
+// Around 0 by 1: by the inverse of the distribution function, at the middles of equal parts of (-1, 1). With
+// one bit less than the type has they are exact, so none is an end, where the inverse is infinite.
+Value standard_normal(Context& c) {
   const bool wide = c.out().dtype == DType::f64;
   const int count = wide ? 52 : 23;
   const Value k = high_bits(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), wide, count, c.out().dims);
   const Value odd = hlo::add(hlo::multiply(k, like(k, 2)), like(k, 1 - std::ldexp(1, count)));
-  const Value z = hlo::multiply(hlo::erf_inv(hlo::multiply(odd, like(k, std::ldexp(1, -count)))),
-                                like(k, 1.4142135623730951));
-  c.result(hlo::add(hlo::multiply(z, like(z, c.number(2))), like(z, c.number(1))));
+  return hlo::multiply(hlo::erf_inv(hlo::multiply(odd, like(k, std::ldexp(1, -count)))),
+                       like(k, 1.4142135623730951));
+}
+// self, mean, std
+Value normal_of(Context& c) {
+  const Value z = standard_normal(c);
+  return hlo::add(hlo::multiply(z, like(z, c.number(2))), like(z, c.number(1)));
+}
+void normal(Context& c) { c.result(normal_of(c)); }
+void log_normal(Context& c) { c.result(hlo::exponential(normal_of(c))); }
+
+// Of (0, 1), for functions that are infinite at an end: the middles of equal parts, exact like those above.
+Value inner_unit(Context& c) {
+  const bool wide = c.out().dtype == DType::f64;
+  const int count = wide ? 52 : 23;
+  const Value k = high_bits(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), wide, count, c.out().dims);
+  return scaled(hlo::add(k, like(k, 0.5)), std::ldexp(1, -count));
+}
+// self, lambd
+void exponential(Context& c) {
+  c.result(scaled(hlo::log_plus_one(hlo::negate(inner_unit(c))), -1 / c.number(1)));
+}
+// self, p: how many trials until the first success
+void geometric(Context& c) {
+  c.result(hlo::ceil(scaled(hlo::log(inner_unit(c)), 1 / std::log1p(-c.number(1)))));
+}
+// self, median, sigma
+void cauchy(Context& c) {
+  const Value u = inner_unit(c);
+  const Value z = hlo::tan(scaled(hlo::subtract(u, like(u, 0.5)), 3.141592653589793));
+  c.result(hlo::add(scaled(z, c.number(2)), like(z, c.number(1))));
 }
 
 void bernoulli(Context& c, Value p) {
@@ -178,6 +206,27 @@ std::span<const Row> random_rows() {
              c);
        }},
       {{"normal_"}, normal, random, [](const Call& c) { return if_right(c.number(2) >= 0, c); }},
+      {{"log_normal_"},
+       log_normal,
+       random,
+       [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
+      {{"exponential_"},
+       exponential,
+       random,
+       [](const Call& c) {
+         return if_right(c.number(1) > 0 && std::isfinite(c.number(1)) && is_float(c.shape(0).dtype), c);
+       }},
+      {{"geometric_"},
+       geometric,
+       random,
+       [](const Call& c) {
+         const DType t = c.shape(0).dtype;
+         return if_right(c.number(1) > 0 && c.number(1) < 1 && !is_complex(t) && t != DType::pred, c);
+       }},
+      {{"cauchy_"},
+       cauchy,
+       random,
+       [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
       {{"bernoulli"}, [](Context& c) { bernoulli(c, c.in(0)); }, random, like_first},
       {{"bernoulli_.float"},
        [](Context& c) { bernoulli(c, hlo::constant(c.b, DType::f32, c.number(1))); },

@@ -130,6 +130,11 @@ void var_mean(Context& c) {
   c.result(kept(c, m.variance), 0);
   c.result(kept(c, m.mean, 1), 1);
 }
+void std_mean(Context& c) {
+  const Moments m = moments(c);
+  c.result(kept(c, hlo::sqrt(m.variance)), 0);
+  c.result(kept(c, m.mean, 1), 1);
+}
 std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
   const int64_t rank = static_cast<int64_t>(c.dims(0).size());
   if (!is_float(c.shape(0).dtype)) return {};
@@ -206,6 +211,7 @@ std::span<const Row> reduction_rows() {
       {{"var.correction"}, var, bake, [](const Call& c) { return reduced(c, 3, 1); }},
       {{"std.correction"}, std_, bake, [](const Call& c) { return reduced(c, 3, 1); }},
       {{"var_mean.correction"}, var_mean, bake, [](const Call& c) { return reduced(c, 3, 2); }},
+      {{"std_mean.correction"}, std_mean, bake, [](const Call& c) { return reduced(c, 3, 2); }},
       {{"logsumexp"}, logsumexp, composite, [](const Call& c) { return reduced(c, 2, 1); }},
       {{"cumsum"}, scan<hlo::Reducer::add>},
       {{"cumprod"}, scan<hlo::Reducer::multiply>},

@@ -18,7 +18,8 @@ const Table& table() {
           index_rows(),    loss_rows(),          convolution_rows(), pooling_rows(),   random_rows(),
           layout_rows(),   rnn_rows(),           attention_rows(),   optimizer_rows(), padding_rows(),
           patch_rows(),    sampling_rows(),      distance_rows(),    scatter_rows(),   fourier_rows(),
-          resample_rows(), embedding_bag_rows(), margin_loss_rows()})
+          resample_rows(), embedding_bag_rows(), margin_loss_rows(), recurrent_rows(), order_rows(),
+          unpooling_rows()})
       for (const Row& row : family) t->emplace(row.name, &row);
     return t;
   }();

@@ -55,6 +55,7 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> random_rows();
 [[nodiscard]] std::span<const Row> layout_rows();
 [[nodiscard]] std::span<const Row> rnn_rows();
+[[nodiscard]] std::span<const Row> recurrent_rows();
 [[nodiscard]] std::span<const Row> attention_rows();
 [[nodiscard]] std::span<const Row> optimizer_rows();
 [[nodiscard]] std::span<const Row> resample_rows();
@@ -66,5 +67,7 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> distance_rows();
 [[nodiscard]] std::span<const Row> scatter_rows();
 [[nodiscard]] std::span<const Row> fourier_rows();
+[[nodiscard]] std::span<const Row> order_rows();
+[[nodiscard]] std::span<const Row> unpooling_rows();
 
 }  // namespace tpubridge::lower
