@@ -14,7 +14,7 @@ struct BenchFigure {
   std::string group, name, what;
   double value = 0;  // seconds, or percent
   std::string unit = "s";
-  std::optional<double> seeds = {};  // what the seeds' report says
+  std::optional<double> reference = {};  // what the reference's report says
   std::optional<double> aim = {};    // at most
   [[nodiscard]] bool met() const { return !aim || value <= *aim; }
 };

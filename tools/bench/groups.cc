@@ -1,4 +1,4 @@
-// The groups of the seeds' benchmark report, and the trainer over a bare loop. The seeds' figures are those
+// The groups of the reference's benchmark report, and the trainer over a bare loop. The reference's figures are those
 // of their report of 2026-01-13 (a v5e, most of it time of Python), or of their guide.
 #include <ATen/Parallel.h>
 #include <torch/nn/modules/activation.h>
@@ -48,9 +48,9 @@ class Benchmarks {
   }
 
  private:
-  void add(std::string name, double seconds, std::optional<double> seeds, std::optional<double> aim,
+  void add(std::string name, double seconds, std::optional<double> reference, std::optional<double> aim,
            std::string what) {
-    figures_.push_back({group_, std::move(name), std::move(what), seconds, "s", seeds, aim});
+    figures_.push_back({group_, std::move(name), std::move(what), seconds, "s", reference, aim});
   }
 
   void configuration() {
@@ -78,7 +78,7 @@ class Benchmarks {
                        const auto there = b.prepare_data(data);
                        b.synchronize();
                      }),
-        {}, {}, "32×64 to the device, and waited for (the seeds' 0.00 ms is a tensor that stays)");
+        {}, {}, "32×64 to the device, and waited for (the reference's 0.00 ms is a tensor that stays)");
     b.synchronize();
     add("synchronization", watch_.each([&] { b.synchronize(); }), 0.07 * kMs, 1 * kUs, "nothing pending");
   }
@@ -104,7 +104,7 @@ class Benchmarks {
     for (int i = 0; i < watch_.slow_samples(); ++i)
       compiles.push_back(c.benchmark_compilation(model, x, 1).avg_time);
     add("compilation", median(std::move(compiles)), {}, {},
-        "a real one, nothing kept (the seeds' took 0.00 ms)");
+        "a real one, nothing kept (the reference's took 0.00 ms)");
     at::NoGradGuard no_grad;
     auto compiled = c.compile_model(model, x);
     for (int i = 0; i < 5; ++i) tpubridge::sync({compiled(x)});

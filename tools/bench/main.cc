@@ -18,14 +18,14 @@ std::string text_of(const std::optional<double>& value, const std::string& unit)
 }
 
 void print_table(const BenchReport& report, bool quick) {
-  Table table({"", "", "here", "aim", "seeds", ""});
+  Table table({"", "", "here", "aim", "reference", ""});
   int missed = 0;
   std::string group;
   for (const BenchFigure& f : report.figures) {
     missed += f.met() ? 0 : 1;
     table.add({Table::Cell(f.group == group ? "" : f.group, Colour::bold), f.name,
                Table::Cell(text_of(f.value, f.unit), f.met() ? Colour::plain : Colour::red),
-               text_of(f.aim, f.unit), text_of(f.seeds, f.unit), Table::Cell(f.what, Colour::dim)});
+               text_of(f.aim, f.unit), text_of(f.reference, f.unit), Table::Cell(f.what, Colour::dim)});
     group = f.group;
   }
   print(table.str());
@@ -41,7 +41,7 @@ nlohmann::ordered_json json_of(const BenchReport& report, bool quick) {
     nlohmann::ordered_json row = {
         {"group", f.group}, {"name", f.name}, {"what", f.what}, {"value", f.value}, {"unit", f.unit}};
     row["aim"] = f.aim ? nlohmann::ordered_json(*f.aim) : nlohmann::ordered_json();
-    row["seeds"] = f.seeds ? nlohmann::ordered_json(*f.seeds) : nlohmann::ordered_json();
+    row["reference"] = f.reference ? nlohmann::ordered_json(*f.reference) : nlohmann::ordered_json();
     row["met"] = f.aim ? nlohmann::ordered_json(f.met()) : nlohmann::ordered_json();
     figures.push_back(std::move(row));
   }
@@ -62,6 +62,6 @@ int bench(const BenchOptions& options) {
 
 int main(int argc, char** argv) {
   using namespace tpubridge::tools;
-  return run_program(argc, argv, "Measures the backend API beside the seeds' figures and our aims.",
+  return run_program(argc, argv, "Measures the backend API beside the reference's figures and our aims.",
                      "tpubridge bench", add_bench_options, bench);
 }

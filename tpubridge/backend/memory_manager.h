@@ -46,7 +46,7 @@ struct ModelMemory {
 // be padded.
 [[nodiscard]] ModelMemory model_memory(const torch::nn::Module& model);
 
-// What sizes are padded to: multiples of 8 (the seeds'), or a TPU's whole tile of 8 rows by 128 lanes.
+// What sizes are padded to: multiples of 8 (the reference's), or a TPU's whole tile of 8 rows by 128 lanes.
 enum class TensorLayout : uint8_t { by_8, lanes_128 };
 
 class TPUMemoryManager {

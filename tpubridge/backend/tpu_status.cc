@@ -1,4 +1,4 @@
-// What stands: memory and status as the seeds' two modules tell them.
+// What stands: memory and status as the reference's two modules tell them.
 #include <nlohmann/json.hpp>
 
 #include "tpubridge/backend/config_manager.h"

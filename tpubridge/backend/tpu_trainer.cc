@@ -21,7 +21,7 @@ constexpr TPUPrecision kPrecisions[] = {TPUPrecision::bfloat16, TPUPrecision::fl
                               {{"parameter", std::string(key)}, {"value", value}}, hint);
 }
 
-// The seed's keys that a trainer of one device has no use for, and what does that work.
+// The reference's keys that a trainer of one device has no use for, and what does that work.
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
     {"num_shards", "TPUModelSharding places a model's layers on several cores."},
     {"shard_axis", "TPUModelSharding places a model's layers on several cores."},

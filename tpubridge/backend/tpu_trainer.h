@@ -1,4 +1,4 @@
-// A Trainer on a model that was made ready for the TPU, by the keys of seed 004's `tpu_config`.
+// A Trainer on a model that was made ready for the TPU, by the keys of the reference's `tpu_config`.
 //
 //   TPUTrainer trainer(model, loss, optimizer, {.steps = 1000}, {.max_length = 512, .bucket_size = 64});
 //   auto result = trainer.train(data);
@@ -30,7 +30,7 @@ struct TPUTrainerConfig {
   TPUPrecision precision = TPUPrecision::bfloat16;
 
   // Throws ConfigurationError for a key that is not known, with the nearest one, or of a wrong type;
-  // TPUConfigurationError for a value that is none, and for the seed's keys that nothing here would follow
+  // TPUConfigurationError for a value that is none, and for the reference's keys that nothing here would follow
   // (num_shards, shard_axis, mesh_shape, enable_jax, enable_auto_scaling, min_cores, max_cores).
   [[nodiscard]] static TPUTrainerConfig from_json(std::string_view text, std::string_view source = "JSON");
   [[nodiscard]] std::string to_json() const;
