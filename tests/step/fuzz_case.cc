@@ -27,8 +27,11 @@ Model model(Dice& d) {
   m.features = 2 + d.below(3);
   const int pieces = d.below(4);
   for (int i = 0; i < pieces; ++i) {
-    m.pieces.push_back(d.of({Piece::relu, Piece::tanh, Piece::gelu, Piece::linear, Piece::linear, Piece::tied,
-                             Piece::batch_norm, Piece::layer_norm}));
+    const Piece p = d.of({Piece::relu, Piece::tanh, Piece::gelu, Piece::linear, Piece::linear, Piece::tied,
+                          Piece::batch_norm, Piece::layer_norm});
+    // Of two norms one after the other, the first has gradients of nothing but rounding errors.
+    const bool again = p == Piece::batch_norm && m.pieces.back() == Piece::batch_norm;
+    m.pieces.push_back(again ? Piece::tanh : p);
   }
   if (d.percent(15)) m.pieces.push_back(Piece::dropout);
   if (d.percent(50)) m.pieces.push_back(Piece::linear);
