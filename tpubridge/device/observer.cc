@@ -45,12 +45,16 @@ bool asks_for_facts(std::string_view op) {
 }
 
 // Ops that do another thing in training than in evaluation.
-bool hangs_on_mode(std::string_view op) {
-  for (std::string_view name :
-       {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_",
-        "feature_alpha_dropout", "feature_alpha_dropout_", "native_dropout", "batch_norm", "instance_norm",
-        "rrelu", "rrelu_", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-    if (op.substr(op.find(':') + 2) == name) return true;
+bool hangs_on_mode(const at::RecordFunction& fn) {
+  const std::string_view op = std::string_view(fn.name()).substr(6);  // behind "aten::"
+  for (std::string_view name : {"batch_norm", "instance_norm", "rrelu", "rrelu_"})
+    if (op == name) return true;
+  for (std::string_view name : {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout",
+                                "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_",
+                                "native_dropout", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+    if (op == name)  // where something is dropped
+      return std::any_of(fn.inputs().begin(), fn.inputs().end(),
+                         [](const c10::IValue& v) { return v.isDouble() && v.toDouble() != 0; });
   return false;
 }
 
@@ -58,7 +62,7 @@ bool hangs_on_mode(std::string_view op) {
 void look_behind(Recording& r, const at::RecordFunction& fn) {
   const std::string_view op = fn.name();
   if (!op.starts_with("aten::")) return;
-  if (!r.knows_modes && r.trouble.empty() && hangs_on_mode(op))
+  if (!r.knows_modes && r.trouble.empty() && hangs_on_mode(fn))
     r.note_trouble(
         "it does " + std::string(op) +
         " in a mode (train or eval) of a module that is not known (name it in StepOptions::modules)");
