@@ -135,7 +135,7 @@ TEST(Optim, TorchsSchedulersCountInReplayedCalls) {
     slower_there.step();
   }
   expect_same_parameters(*there, *host);
-  EXPECT_EQ(step.report().replayed, 9) << step.report().why_traced;
+  EXPECT_EQ(step.report().replayed, 8) << step.report().why_traced;  // where the rate first changes: traced
 }
 
 // The factors by hand: two steps up, then down to 0.1 at the eighth.
