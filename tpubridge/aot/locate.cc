@@ -39,10 +39,12 @@ std::optional<Path> named_by(std::string_view variable) {
 std::vector<Path> child_places() {
   std::vector<Path> out;
   Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&child_places), &self) != 0 && self.dli_fname)
-    out.push_back(std::filesystem::absolute(self.dli_fname).parent_path().parent_path() /
-                  "bin/tpubridge-aot");
   std::error_code failed;
+  if (dladdr(reinterpret_cast<const void*>(&child_places), &self) != 0 && self.dli_fname) {
+    // The loader names it as it found it: bin/../lib.
+    const Path folder = std::filesystem::canonical(Path(self.dli_fname).parent_path(), failed);
+    if (!failed) out.push_back(folder.parent_path() / "bin/tpubridge-aot");
+  }
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (!failed) out.push_back(program.parent_path() / "tpubridge-aot");
   out.emplace_back(TPUBRIDGE_AOT_CHILD_DEFAULT);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
@@ -26,6 +27,18 @@ std::string readable(const char* symbol) {
   return name ? name.get() : symbol;
 }
 
+// The callers, the innermost first, until `f` is done with them. Of each: where it is, and in what.
+template <class F>
+void each_caller(F f) {
+  std::array<void*, 256> frames;
+  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
+  for (int i = 0; i < n; ++i) {
+    Dl_info info;
+    const void* at = frames[static_cast<size_t>(i)];
+    if (dladdr(at, &info) && info.dli_fbase && f(at, info)) return;
+  }
+}
+
 }  // namespace
 
 std::string user_place() {
@@ -33,35 +46,28 @@ std::string user_place() {
   const std::array ours = {library_of(reinterpret_cast<const void*>(&user_place)),
                            library_of(reinterpret_cast<const void*>(&at::_ops::add_Tensor::call)),
                            library_of(reinterpret_cast<const void*>(&c10::GetAllocator))};
-  std::array<void*, 256> frames;
-  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
-  for (int i = 0; i < n; ++i) {
-    Dl_info info;
-    if (!dladdr(frames[static_cast<size_t>(i)], &info) || !info.dli_fbase) continue;
-    bool inside = false;
-    for (const void* base : ours) inside |= info.dli_fbase == base;
-    if (inside) continue;
-    const auto offset =
-        static_cast<char*>(frames[static_cast<size_t>(i)]) - static_cast<char*>(info.dli_fbase);
+  std::string place = "unknown";
+  each_caller([&](const void* at, const Dl_info& info) {
+    if (std::find(ours.begin(), ours.end(), info.dli_fbase) != ours.end()) return false;
     std::stringstream text;
     if (info.dli_sname) text << readable(info.dli_sname) << " in ";
-    text << info.dli_fname << "+0x" << std::hex << offset;
-    return text.str();
-  }
-  return "unknown";
+    text << info.dli_fname << "+0x" << std::hex
+         << static_cast<const char*>(at) - static_cast<const char*>(info.dli_fbase);
+    place = text.str();
+    return true;
+  });
+  return place;
 }
 
 std::string optimizer_above() {
-  std::array<void*, 256> frames;
-  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
-  for (int i = 0; i < n; ++i) {
-    Dl_info info;
-    if (!dladdr(frames[static_cast<size_t>(i)], &info) || !info.dli_sname) continue;
-    if (!std::string_view(info.dli_sname).starts_with("_ZN5torch5optim")) continue;
+  std::string found;
+  each_caller([&](const void*, const Dl_info& info) {
+    if (!info.dli_sname || !std::string_view(info.dli_sname).starts_with("_ZN5torch5optim")) return false;
     const std::string name = readable(info.dli_sname);
-    if (const auto end = name.find("::step("); end != std::string::npos) return name.substr(0, end);
-  }
-  return {};
+    found = name.substr(0, name.find("::step(") == name.npos ? 0 : name.find("::step("));
+    return !found.empty();
+  });
+  return found;
 }
 
 }  // namespace tpubridge::device

@@ -10,7 +10,7 @@
 namespace tpubridge::step {
 namespace {
 
-constexpr size_t kWords = 64, kNear = 48, kFar = 24;  // of the object, behind one pointer, behind two
+constexpr size_t kWords = 64, kFar = 24;  // of the object; behind two pointers. Behind one: kNear
 
 thread_local Closure current_closure;
 

@@ -5,13 +5,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 namespace tpubridge::step {
 
 inline constexpr size_t kWord = sizeof(uint64_t);
+inline constexpr size_t kNear = 48;  // how many words of an object on the heap are looked at
 
+[[nodiscard]] inline uint64_t first_word(const void* object) {
+  uint64_t word;
+  std::memcpy(&word, object, sizeof word);
+  return word;
+}
 [[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here: it can be read as it is
 [[nodiscard]] bool on_heap(uintptr_t from, size_t n);  // the part of it that grows by sbrk(): it is all there
 [[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }

@@ -36,11 +36,8 @@ Named class_at(uint64_t object) {
   struct Single : std::exception {};
   static const auto kinds = [] {
     std::vector<uint64_t> out;
-    for (const std::type_info* t : {&typeid(Plain), &typeid(Single), &typeid(std::basic_iostream<char>)}) {
-      uint64_t word;
-      std::memcpy(&word, static_cast<const void*>(t), kWord);
-      out.push_back(word);
-    }
+    for (const std::type_info* t : {&typeid(Plain), &typeid(Single), &typeid(std::basic_iostream<char>)})
+      out.push_back(first_word(t));
     return out;
   }();
   uint64_t table = 0, type = 0, kind = 0, name = 0;
@@ -76,7 +73,6 @@ ModulePtr module_of(uint64_t object, uint64_t counts) {
   return reinterpret_cast<Module*>(object)->shared_from_this();  // NOLINT(performance-no-int-to-ptr)
 }
 
-constexpr size_t kNearWords = 48;
 void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<ModulePtr>& out) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (i + 1 < words.size())
@@ -87,7 +83,7 @@ void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<
       }
     if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0) continue;
     // Beside a variable on a stack lie others.
-    look_for_modules(words_at(words[i], on_heap(words[i], kWord) ? kNearWords : 2), hops - 1, out);
+    look_for_modules(words_at(words[i], on_heap(words[i], kWord) ? kNear : 2), hops - 1, out);
   }
 }
 
@@ -120,10 +116,8 @@ void Modules::add(const ModulePtr& root) { put(root, true); }
 
 void Modules::put(const ModulePtr& root, bool hold) {
   for (const auto& r : roots_)
-    if (r.itself == root.get() && r.root.lock() == root) return;
-  Root r{root, {}, root.get()};
-  for (auto& m : root->modules(/*include_self=*/hold)) r.modules.push_back(std::move(m));
-  roots_.push_back(std::move(r));
+    if (r.root.lock() == root) return;
+  roots_.push_back({root, hold ? root : nullptr, root->modules(/*include_self=*/false)});
 }
 
 void Modules::find(const Closure& closure) {
@@ -143,9 +137,8 @@ void Modules::append_modes(std::vector<uint64_t>& guard) {
     if (bits >> 63) guard.push_back(std::exchange(bits, 1));
   };
   for (const auto& r : roots_) {
-    add(*r.itself);
-    for (const auto& m : r.modules)
-      if (m.get() != r.itself) add(*m);
+    add(*r.root.lock());
+    for (const auto& m : r.children) add(*m);
   }
   guard.push_back(bits);
   guard.push_back(died_);
@@ -155,8 +148,7 @@ std::vector<ModulePtr> Modules::all() const {
   std::vector<ModulePtr> out;
   for (const auto& r : roots_) {
     if (auto m = r.root.lock()) out.push_back(std::move(m));
-    for (const auto& m : r.modules)
-      if (m.get() != r.itself) out.push_back(m);
+    out.insert(out.end(), r.children.begin(), r.children.end());
   }
   return out;
 }

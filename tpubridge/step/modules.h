@@ -37,8 +37,8 @@ class Modules {
  private:
   struct Root {
     std::weak_ptr<torch::nn::Module> root;
-    std::vector<std::shared_ptr<torch::nn::Module>> modules;  // without a root that may die
-    torch::nn::Module* itself = nullptr;
+    std::shared_ptr<torch::nn::Module> held;  // the same, but for one that may die
+    std::vector<std::shared_ptr<torch::nn::Module>> children;
   };
   void put(const std::shared_ptr<torch::nn::Module>& root, bool hold);
   std::vector<Root> roots_;

@@ -7,6 +7,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/step/memory.h"
 
 namespace tpubridge::step {
 
@@ -15,6 +16,9 @@ using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
 
 namespace {
+
+constexpr const char* kChanges = "it changes an option of an optimizer (do that outside of the step)";
+
 thread_local std::unordered_map<const void*, OptimizerWatch*> watching;  // by optimizer, and by its options
 
 OptimizerWatch* watch_of(const void* what) {
@@ -46,6 +50,7 @@ class OptimizerWatch {
     double value;  // when the call began
   };
   class Perturbed;
+  [[nodiscard]] bool in_place() const;
   [[nodiscard]] bool options_hold() const;
   [[nodiscard]] bool counts_hold(int64_t steps) const;
 
@@ -57,7 +62,8 @@ class OptimizerWatch {
   std::vector<Option> options_;
   std::unordered_map<void*, std::unique_ptr<OptimizerParamState>> state_;  // as it was
   int64_t steps_ = 0;
-  bool ended_ = false, may_die_;
+  uint64_t table_ = 0;  // of the functions of an optimizer that is watched
+  bool ended_ = false, died_ = false, may_die_;
   std::string why_;
 };
 
@@ -70,6 +76,8 @@ class OptimizerWatch::Perturbed {
   Perturbed& operator=(const Perturbed&) = delete;
 
   void begin() {
+    if (!w_.options_hold()) w_.why_ = kChanges;
+    if (!w_.in_place()) return;
     step_.plain.clear();
     step_.perturbed.clear();
     next_numbers(w_.optimizer, 0, step_.plain);
@@ -118,11 +126,20 @@ OptimizerWatch::OptimizerWatch(OptimizerWatches& all, Optimizer& o, uint64_t see
     for (double* p : class_->options(group.options())) options_.push_back({p, *p});
   }
   class_->watch(o, true);
+  table_ = first_word(&o);
   watching[&o] = this;
 }
 
+// The options are the very objects that they were.
+bool OptimizerWatch::in_place() const {
+  auto& groups = optimizer.param_groups();
+  return groups.size() == groups_ &&
+         std::equal(groups.begin(), groups.end(), listened_.begin(),
+                    [](auto& group, auto* options) { return &group.options() == options; });
+}
+
 bool OptimizerWatch::options_hold() const {
-  return optimizer.param_groups().size() == groups_ &&
+  return in_place() &&
          std::all_of(options_.begin(), options_.end(), [](const Option& o) { return *o.place == o.value; });
 }
 
@@ -148,7 +165,6 @@ at::Tensor OptimizerWatch::step(const LossClosure& closure,
   return step([&] {  // the user's code sees the true options
     perturbed.end();
     at::Tensor loss = closure();
-    if (!options_hold()) why_ = "it changes an option of an optimizer (do that outside of the step)";
     perturbed.begin();
     return loss;
   });
@@ -157,19 +173,22 @@ at::Tensor OptimizerWatch::step(const LossClosure& closure,
 std::string OptimizerWatch::end() {
   if (std::exchange(ended_, true) || !class_) return why_;
   watching.erase(&optimizer);
+  for (auto* o : listened_) watching.erase(o);
+  uint64_t table = 0;
+  died_ = !read_memory(reinterpret_cast<uintptr_t>(&optimizer), &table, sizeof table) || table != table_;
+  if (died_) return why_ = "an optimizer dies in it (make it outside of the step)";
   class_->watch(optimizer, false);
-  for (auto* o : listened_) {
-    watching.erase(o);
-    class_->listen(*o, false);
-  }
-  if (!options_hold()) why_ = "it changes an option of an optimizer (do that outside of the step)";
+  for (auto& group : optimizer.param_groups())
+    if (std::find(listened_.begin(), listened_.end(), &group.options()) != listened_.end())
+      class_->listen(group.options(), false);
+  if (!options_hold()) why_ = kChanges;
   if (lr_was_set) why_ = "it sets a learning rate (step the scheduler outside of the step)";
   return why_;
 }
 
 std::vector<FollowedStep::Counted> OptimizerWatch::counted() const {
   std::vector<FollowedStep::Counted> out;
-  if (!class_ || !class_->step) return out;
+  if (!class_ || !class_->step || died_) return out;
   for (const auto& [param, before] : state_)
     if (const auto it = optimizer.state().find(param); it != optimizer.state().end())
       if (const int64_t more = *class_->step(*it->second) - *class_->step(*before); more != 0)
@@ -178,13 +197,14 @@ std::vector<FollowedStep::Counted> OptimizerWatch::counted() const {
 }
 
 std::optional<OptionsSeen> OptimizerWatch::seen() const {
-  if (!class_ || may_die_) return std::nullopt;
+  if (!class_ || may_die_ || died_) return std::nullopt;
   OptionsSeen out{&optimizer, {}, std::vector<bool>(options_.size())};
   for (const auto& o : options_) out.values.push_back(o.value);
   return out;
 }
 
 void OptimizerWatch::undo() {
+  if (died_) return;
   if (dynamic_cast<tpubridge::optim::Fused*>(&optimizer)) return;  // it undoes what it made itself
   auto& groups = optimizer.param_groups();
   if (groups.size() > groups_) groups.erase(groups.begin() + static_cast<int64_t>(groups_), groups.end());

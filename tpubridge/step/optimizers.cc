@@ -66,11 +66,6 @@ struct Stepping final : O {
     return watched_step(*this, closure, [this](const LossClosure& c) { return O::step(c); });
   }
 };
-uint64_t first_word(const void* object) {
-  uint64_t word;
-  std::memcpy(&word, object, sizeof word);
-  return word;
-}
 template <class O, class OptionsOf>
 uint64_t table_of() {
   static const uint64_t table = [] {
@@ -294,6 +289,7 @@ void option_values(Optimizer& optimizer, std::vector<double>& out) {
 
 void structure(Optimizer& optimizer, std::vector<uint64_t>& out) {
   const OptimizerClass* known = class_of(optimizer);
+  out.push_back(reinterpret_cast<uint64_t>(known));  // another kind may stand in the same place
   for (auto& group : optimizer.param_groups()) {
     out.push_back(group.params().size());
     if (!known) continue;

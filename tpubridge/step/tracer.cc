@@ -173,7 +173,8 @@ Ended Tracer::finish(TracedCall& c, const std::vector<at::Tensor>& arguments, bo
     Recorded& out = ended.recorded;
     for (const auto& m : c.modules) out.modules.push_back(image_of(m));
     c.closures.insert(c.closures.begin(), Closure::current());
-    for (const auto& closure : c.closures) out.looks.push_back({closure, closure.windows(wanted(out, c))});
+    const Wanted looked_for = wanted(out, c);
+    for (const auto& closure : c.closures) out.looks.push_back({closure, closure.windows(looked_for)});
     compute(*c.recording, ended, {runner_, only_compile});
     return ended;
   } catch (...) {

@@ -58,6 +58,7 @@ auto typed_prepare(Engine& engine, F& fn, Args&... args) {
   [[maybe_unused]] auto take = [&](const at::Tensor& t) { tensors.push_back(t); };
   [[maybe_unused]] auto ignore = [](uint64_t) {};
   (tree::visit(args, take, ignore), ...);
+  const ClosureScope seen(closure_of(fn));
   return engine.prepare(tensors, [&] {
     std::vector<at::Tensor> out;
     if constexpr (std::is_void_v<std::invoke_result_t<F&, Args&...>>) {

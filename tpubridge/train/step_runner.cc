@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include "tpubridge/base/log.h"
+#include "tpubridge/device/generator.h"
 #include "tpubridge/optim/optim.h"
 #include "tpubridge/step/optimizers.h"
 
@@ -18,22 +19,17 @@ class Undo {
     if (device.is_cpu()) return;
     const at::NoGradGuard no_grad;
     for (const auto& b : module.buffers()) buffers_.emplace_back(b, b.clone());
-    generator_ = at::globalContext().defaultGenerator(device);
-    const std::lock_guard lock(generator_.mutex());
-    state_ = generator_.get_state();
+    draws_ = device::Draws::now();
   }
   void operator()() {
     const at::NoGradGuard no_grad;
     for (auto& [buffer, before] : buffers_) buffer.copy_(before);
-    if (!generator_.defined()) return;
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(state_);
+    draws_.put_back();
   }
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
-  at::Generator generator_;
-  at::Tensor state_;
+  device::Draws draws_;
 };
 
 }  // namespace
