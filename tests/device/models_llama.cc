@@ -3,7 +3,7 @@
 
 #include "tests/device/training.h"
 
-namespace tpubridge {
+namespace tpubridge::llama {
 namespace {
 
 namespace nn = torch::nn;
@@ -163,4 +163,4 @@ TEST(Models, LlamaDecodesWithACache) {
 }
 
 }  // namespace
-}  // namespace tpubridge
+}  // namespace tpubridge::llama

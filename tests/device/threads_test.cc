@@ -43,6 +43,69 @@ TEST(Threads, TrainModelsOfTheirOwn) {
   }
 }
 
+// What other threads do changes no program: all of them are known from when the threads ran one by one.
+TEST(Threads, RecompileNothingBecauseOfEachOther) {
+  const auto make = [](int which) {
+    torch::nn::Sequential model(torch::nn::Linear(3, 5 + which), torch::nn::Linear(5 + which, 2));
+    {
+      torch::NoGradGuard no_grad;
+      for (auto& p : model->parameters()) p.fill_(0.1);
+    }
+    model->to(tpu());
+    model[0]->as<torch::nn::Linear>()->weight.requires_grad_(false);
+    return model;
+  };
+  const auto train = [](torch::nn::Sequential model) {
+    std::vector<torch::Tensor> parameters;
+    for (const auto& p : model->parameters())
+      if (p.requires_grad()) parameters.push_back(p);
+    torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.1).momentum(0.5));
+    const auto x = torch::ones({4, 3}, tpu());
+    for (int step = 0; step < 12; ++step) {
+      optimizer.zero_grad();
+      const auto loss = model->forward(x).square().mean();
+      loss.backward();
+      optimizer.step();
+      if (step % 3 == 2) (void)loss.item<double>();
+      if (step % 3 == 1) sync();
+    }
+    return model[1]->as<torch::nn::Linear>()->weight.detach().cpu();
+  };
+  std::vector<torch::Tensor> alone, together(6);
+  std::vector<torch::nn::Sequential> models;  // made by this thread
+  for (int i = 0; i < 6; ++i) models.push_back(make(i));
+  for (int i = 0; i < 6; ++i) std::thread([&] { alone.push_back(train(models[static_cast<size_t>(i)])); }).join();
+  models.clear();
+  for (int i = 0; i < 6; ++i) models.push_back(make(i));
+  sync();
+  const auto before = metrics().compiles;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 5; ++i) threads.emplace_back([&, i] { together[i] = train(models[i]); });
+  together[5] = train(models[5]);
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(metrics().compiles - before, 0);
+  for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(torch::equal(alone[i], together[i])) << i;
+}
+
+// A tensor that one thread makes and another uses, in turn.
+TEST(Threads, HandTensorsToEachOther) {
+  auto on = [](torch::Device device) {
+    auto x = torch::arange(6, device).to(torch::kFloat);
+    for (int i = 0; i < 8; ++i) {
+      std::thread([&, i] {
+        x = x * 1.5 + i;
+        x.mul_(0.5);
+        if (i % 3 == 0) x.requires_grad_(true);
+      }).join();
+      if (!x.requires_grad()) continue;
+      std::thread([&] { x.square().sum().backward(); }).join();  // started by a thread that made nothing
+      x = (x + x.grad()).detach();
+    }
+    return x.cpu();
+  };
+  expect_close(on(tpu()), on(torch::kCPU));
+}
+
 TEST(Threads, ShareOneModelForInference) {
   torch::manual_seed(9);
   torch::nn::Linear model(4, 4);

@@ -6,6 +6,7 @@
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/device/api.h"
+#include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/mesh/collectives.h"
 
@@ -68,6 +69,8 @@ void sync() { tpubridge::sync(); }
 // A device runs programs in order, so that a last one is done when all are.
 void wait_device_ops() {
   tpubridge::sync();
+  if (exec::runs_in_this_process()) return exec::wait_for_programs();
+  // Elsewhere programs end in the order in which they were started.
   std::vector<at::Tensor> last;
   for (int i = 0; i < exec::device_count(); ++i)
     last.push_back(at::full({}, 1.5, at::TensorOptions(tpu(i))).neg());

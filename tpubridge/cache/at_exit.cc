@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tpubridge/base/forked.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge::cache {
@@ -23,7 +24,7 @@ constexpr auto kLook = std::chrono::milliseconds(1);  // how often it looks at w
 struct Running {
   std::mutex mutex;
   std::condition_variable ended;
-  int threads = 0;
+  int threads = 0;  // that work inside of a plugin
   std::vector<bool (*)()> others;
 };
 Running& running() {
@@ -32,10 +33,12 @@ Running& running() {
 }
 
 bool idle(const Running& r) {
-  return r.threads == 0 && std::all_of(r.others.begin(), r.others.end(), [](auto* other) { return other(); });
+  const auto others = std::count_if(r.others.begin(), r.others.end(), [](auto* other) { return !other(); });
+  return r.threads == 0 && others == 0;  // all are asked: one may do something about it
 }
 
 void leave(int status, void*) {
+  if (in_forked_child()) return;
   auto& r = running();
   {
     const auto until = std::chrono::steady_clock::now() + kGrace;
@@ -68,7 +71,21 @@ void stand_before_the_plugin() {
   (void)registered;
 }
 
+void ends(Running& r) {
+  const std::lock_guard lock(r.mutex);
+  --r.threads;
+  r.ended.notify_all();
+}
+
 }  // namespace
+
+Working::Working() {
+  auto& r = running();
+  stand_before_the_plugin();
+  const std::lock_guard lock(r.mutex);
+  ++r.threads;
+}
+Working::~Working() { ends(running()); }
 
 void wait_at_exit(bool (*idle)()) {
   auto& r = running();
@@ -85,9 +102,7 @@ bool run_detached(std::function<void()> body) {
     std::thread([body = std::move(body), &r]() mutable {
       body();
       body = nullptr;  // what it holds goes before the process may
-      const std::lock_guard ending(r.mutex);
-      --r.threads;
-      r.ended.notify_all();
+      ends(r);
     }).detach();
   } catch (const std::system_error&) {
     return false;

@@ -10,6 +10,15 @@ namespace tpubridge::cache {
 // Runs `body` (which must not throw) in a thread of its own. False where no thread is to be had.
 [[nodiscard]] bool run_detached(std::function<void()> body);
 
+// While it lives this thread works inside of a plugin.
+class Working {
+ public:
+  Working();
+  ~Working();
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+};
+
 // Waits for other work too: until `idle` (which must neither throw nor block) says so.
 void wait_at_exit(bool (*idle)());
 

@@ -150,6 +150,7 @@ Found ProgramCache::work(const State& state, const Job& job) {
 // Does the work and tells everybody who waits; where nobody does any more, the result is kept for later.
 void ProgramCache::finish(State& state, Job& job) {
   try {
+    const Working inside;
     job.found = work(state, job);
     if (state.ahead) state.ahead->note(job.id.key, job.found.source == Source::compiler);
   } catch (...) {

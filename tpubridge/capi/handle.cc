@@ -1,5 +1,6 @@
 #include "tpubridge/capi/handle.h"
 
+#include "tpubridge/base/forked.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/capi/call.h"
 
@@ -10,6 +11,7 @@ using Api = const PJRT_Api*;
 
 template <class Args, class T>
 void destroy_by(Api api, T* raw, PJRT_Error* (*PJRT_Api::*member)(Args*)) noexcept {
+  if (in_forked_child()) return;
   try {
     ask(api, raw, member);
   } catch (const std::exception& e) {

@@ -16,10 +16,9 @@ struct Generator final : c10::GeneratorImpl {
   static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
 
   void set_current_seed(uint64_t seed) override {
-    seed_ = seed;
-    offset_ = 0;
+    set({seed, 0});
   }
-  void set_offset(uint64_t offset) override { offset_ = offset; }
+  void set_offset(uint64_t offset) override { set({seed_, offset}); }
   uint64_t get_offset() const override { return offset_; }
   uint64_t current_seed() const override { return seed_; }
   uint64_t seed() override {
@@ -32,8 +31,7 @@ struct Generator final : c10::GeneratorImpl {
         "the state of a tpu generator is a CPU byte tensor of 16 elements");
     std::array<uint64_t, 2> words{};
     std::memcpy(words.data(), state.data(), sizeof(words));
-    seed_ = words[0];
-    offset_ = words[1];
+    set({words[0], words[1]});
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
     const std::array<uint64_t, 2> words{seed_, offset_};
@@ -43,8 +41,14 @@ struct Generator final : c10::GeneratorImpl {
   }
 
   uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+  uint64_t settings_ = 0;
 
  private:
+  void set(Draw to) {
+    seed_ = to.seed;
+    offset_ = to.offset;
+    ++settings_;
+  }
   Generator* clone_impl() const override {
     auto* g = new Generator(device().index());
     g->seed_ = seed_;
@@ -104,6 +108,12 @@ Draw state_of(const at::Generator& generator) {
   return {g.current_seed(), g.get_offset()};
 }
 
+uint64_t settings_of(const at::Generator& generator) {
+  auto g = generator;
+  const std::scoped_lock lock(g.mutex());
+  return g.get<Generator>()->settings_;
+}
+
 Draw next_draw(const at::Generator& generator) {
   const Draw* r = repeated_of(generator);
   return r ? *r : state_of(generator);
@@ -116,7 +126,7 @@ void set_next_draw(const at::Generator& generator, Draw next) {
   }
   auto g = generator;
   const std::scoped_lock lock(g.mutex());
-  g.set_offset(next.offset);
+  g.get<Generator>()->offset_ = next.offset;
 }
 
 Draws Draws::now() {

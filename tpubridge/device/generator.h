@@ -14,6 +14,8 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 [[nodiscard]] Draw state_of(const at::Generator& generator);
+// How often somebody put the generator somewhere (a seed, a state), as against drawing from it.
+[[nodiscard]] uint64_t settings_of(const at::Generator& generator);
 // What the next draw of this thread finds (RepeatDraws counts), and where the generator is to stand after it.
 [[nodiscard]] Draw next_draw(const at::Generator& generator);
 void set_next_draw(const at::Generator& generator, Draw next);

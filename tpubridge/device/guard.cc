@@ -1,4 +1,6 @@
 // The device as libtorch's generic code sees it: its name, the current device, the (one) stream, hooks.
+#include <torch/csrc/autograd/graph_task.h>
+
 #include "tpubridge/device/generator.h"
 #include "tpubridge/device/pinned.h"
 #include "tpubridge/device/storage.h"
@@ -80,6 +82,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 const bool registered = [] {
+  trace::set_backward_source(torch::autograd::get_current_graph_task_id);
   c10::register_privateuse1_backend("tpu");
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);

@@ -33,7 +33,12 @@ WeakStorage weak(c10::StorageImpl& s) {
 }
 
 Recording::Recording(HostReads policy, bool notes_zeros)
-    : policy_(policy), notes_zeros_(notes_zeros), start_(Draws::now()) {}
+    : policy_(policy), notes_zeros_(notes_zeros) {
+  for (int i = 0; i < exec::device_count(); ++i) {
+    const auto& g = default_generator(static_cast<c10::DeviceIndex>(i));
+    generators_.push_back({g, state_of(g), settings_of(g)});
+  }
+}
 
 Recording* recording() {
   if (active.load(std::memory_order_relaxed) == 0) return nullptr;
@@ -50,6 +55,9 @@ RecordingScope::~RecordingScope() {
 }
 
 void Recording::touch(Storage& s) {
+  // What another thread left pending is computed before the call: a call's program is its own work.
+  if (s.slot.value() && s.slot.value()->is_pending() && !places_.contains(&s))
+    exec::materialise_only({s.slot.value()}, "input of a compiled step");
   const auto [it, fresh] = places_.try_emplace(&s, found.size());
   if (fresh) {
     // Tensors that hold one value now (clone, copy_) may hold two at the next call: each is an input.
@@ -124,42 +132,20 @@ void Recording::feed(trace::Value number, const at::Tensor& from) {
 // computes it a second time.
 void Recording::draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
                      trace::Value offset) {
-  const Drawn* last = nullptr;
   for (auto& d : drawn) {
-    if (d.generator != generator) continue;
-    last = &d;
-    if (d.at == at && d.elements == elements) {
-      d.numbers.emplace_back(std::move(seed), std::move(offset));
-      return;
-    }
+    if (d.generator != generator || d.at != at || d.elements != elements) continue;
+    d.numbers.emplace_back(std::move(seed), std::move(offset));
+    return;
   }
-  const auto index = static_cast<size_t>(generator.device().index());
-  std::optional<Draw> expected;
-  if (last)
-    expected = Draw{last->at.seed, last->at.offset + advance_of(last->elements)};
-  else if (index < start_.devices.size() && generator == default_generator(generator.device().index()))
-    expected = start_.devices[index];
-  if (expected && *expected != at && trouble.empty())
-    trouble = "it sets the state of a random number generator (do that before the step)";
+  if (std::none_of(generators_.begin(), generators_.end(), [&](auto& g) { return g.generator == generator; }))
+    generators_.push_back({generator, at, settings_of(generator)});
   drawn.push_back({generator, elements, at, {{std::move(seed), std::move(offset)}}});
 }
 
 void Recording::check_generators() {
-  std::vector<const Drawn*> last;
-  for (const auto& d : drawn) {
-    const auto it =
-        std::find_if(last.begin(), last.end(), [&](auto* x) { return x->generator == d.generator; });
-    it == last.end() ? last.push_back(&d) : void(*it = &d);
-  }
-  for (const auto* d : last)
-    if (state_of(d->generator) != Draw{d->at.seed, d->at.offset + advance_of(d->elements)} && trouble.empty())
-      trouble = "it sets the state of a random number generator (do that after the step)";
-  for (size_t i = 0; i < start_.devices.size() && trouble.empty(); ++i) {
-    const auto& g = default_generator(static_cast<c10::DeviceIndex>(i));
-    if (std::none_of(drawn.begin(), drawn.end(), [&](auto& d) { return d.generator == g; }) &&
-        state_of(g) != start_.devices[i])
-      trouble = "it sets the state of a random number generator (do that before the step)";
-  }
+  for (const auto& g : generators_)
+    if (trouble.empty() && g.was_set())
+      trouble = "it sets the state of a random number generator (do that outside of the step)";
 }
 
 void after_op(int device) {
@@ -178,6 +164,23 @@ bool Recording::host_read(std::string_view what) {
   return false;
 }
 
+// Back to where the call found them, unless another thread has drawn meanwhile: its numbers must not come again.
+void Recording::undo_draws() {
+  for (const auto& met : generators_) {
+    if (met.was_set()) {
+      auto g = met.generator;
+      const std::scoped_lock lock(g.mutex());
+      g.set_current_seed(met.at.seed);
+      g.set_offset(met.at.offset);
+      continue;
+    }
+    for (auto d = drawn.rbegin(); d != drawn.rend(); ++d)
+      if (d->generator == met.generator &&
+          next_draw(d->generator) == Draw{d->at.seed, d->at.offset + advance_of(d->elements)})
+        set_next_draw(d->generator, d->at);
+  }
+}
+
 void Recording::undo() {
   for (auto f = undo_.rbegin(); f != undo_.rend(); ++f) (*f)();
   undo_.clear();
@@ -191,12 +194,7 @@ void Recording::undo() {
     s.geometry = f.geometry;
     s.set_nbytes(f.bytes);
   }
-  for (auto it = drawn.rbegin(); it != drawn.rend(); ++it) {
-    auto g = it->generator;
-    const std::scoped_lock lock(g.mutex());
-    if (g.current_seed() != it->at.seed) g.set_current_seed(it->at.seed);
-    g.set_offset(it->at.offset);
-  }
+  undo_draws();
 }
 
 }  // namespace tpubridge::device

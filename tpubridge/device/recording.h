@@ -82,7 +82,7 @@ class Recording final : public c10::DebugInfoBase {
               const trace::Value& leaf);
   void draw(const at::Generator& generator, int64_t elements, Draw at, trace::Value seed,
             trace::Value offset);
-  void check_generators();  // when the call ends: notes trouble where one does not stand where draws left it
+  void check_generators();  // when the call ends: notes trouble where one was set meanwhile
   void feed(trace::Value number, std::function<double()> ask) {
     fed.push_back({std::move(number), std::move(ask)});
   }
@@ -135,7 +135,15 @@ class Recording final : public c10::DebugInfoBase {
   std::vector<std::function<void()>> undo_;
   HostReads policy_;
   bool notes_zeros_;
-  Draws start_;  // the default generators when the call began
+  // A generator as the call found it: the default ones when it began, others when it first drew from them.
+  struct Met {
+    at::Generator generator;
+    Draw at;
+    uint64_t settings;
+    [[nodiscard]] bool was_set() const { return settings_of(generator) != settings; }
+  };
+  std::vector<Met> generators_;
+  void undo_draws();
 };
 
 // What a kernel calls when it has recorded its node.

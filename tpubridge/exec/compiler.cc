@@ -78,7 +78,10 @@ void add_device_options(pjrt::CompileOptions& options, std::string_view program)
 cache::Found find_or_compile(const pjrt::Program& program, const pjrt::CompileOptions& options,
                              std::optional<pjrt::Signature> signature, const Details& what) {
   if (no_compile > 0) throw CompileForbidden(what);
-  auto found = get(program, options, std::move(signature));
+  auto found = [&] {
+    const Unlocked unlocked;
+    return get(program, options, std::move(signature));
+  }();
   const bool by_compiler = found.source == cache::Source::compiler;
   if (CompileScope* scope = CompileScope::current()) scope->count(by_compiler, found.seconds);
   if (by_compiler) count_compile(found.seconds);

@@ -8,6 +8,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/compiler.h"
+#include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -75,6 +76,10 @@ void tell(const std::exception_ptr& error, size_t failed, size_t of) {
   }
 }
 
+void add_pending(std::vector<Value>& to, const std::vector<Value>& values) {
+  std::ranges::copy_if(values, std::back_inserter(to), [](const Value& v) { return v->is_pending(); });
+}
+
 // Saves what can be saved of a graph that failed as a whole.
 class Rescue {
  public:
@@ -102,6 +107,16 @@ class Rescue {
     return std::ranges::any_of(list, [&](const Value& w) { return w.node() == v.node(); });
   }
 
+  // Other threads may have computed some of it whenever the mutex was let go.
+  static Graph collect_pending(std::span<const Part> parts) {
+    std::vector<Value> roots;
+    do {
+      roots.clear();
+      for (const Part& part : parts) add_pending(roots, part);
+    } while (wait_for_others(roots));
+    return trace::collect(std::move(roots), /*held_too=*/false);
+  }
+
   void poison(const Part& part, const std::exception_ptr& error) {
     tell(error, part.size(), all_);
     for (const auto& v : part)
@@ -113,7 +128,8 @@ class Rescue {
   std::vector<Part> possible(std::span<const Part> parts, const std::exception_ptr& error) {
     std::vector<Part> out;
     for (const Part& part : parts) {
-      const Graph graph = trace::collect(part, /*held_too=*/false);
+      const Graph graph = collect_pending({&part, 1});
+      if (graph.roots.empty()) continue;
       const auto bad =
           std::ranges::find_if(graph.leaves, [](auto& leaf) { return leaf.node->error() != nullptr; });
       const auto gone = std::ranges::count_if(graph.leaves, is_gone);
@@ -144,10 +160,9 @@ class Rescue {
   }
 
   void attempt(std::span<const Part> parts) {
-    std::vector<Value> roots;
-    for (const Part& part : parts) roots.insert(roots.end(), part.begin(), part.end());
     try {
-      (void)run_whole(trace::collect(std::move(roots), /*held_too=*/false), device_, reason_);
+      if (const Graph graph = collect_pending(parts); !graph.roots.empty())
+        (void)run_whole(graph, device_, reason_);
     } catch (...) {
       failed_together(parts, std::current_exception());
     }
@@ -162,23 +177,10 @@ class Rescue {
 
 }  // namespace
 
-std::shared_ptr<const Compiled> compute(const Graph& graph, int device_index, std::string_view reason) {
-  const Lock lock(mutex());
-  try {
-    return run_whole(graph, device_index, reason);
-  } catch (...) {
-    const auto error = std::current_exception();
-    Rescue rescue(graph, device_index, reason);
-    rescue.run(error, {});
-    rescue.rethrow(error);
-  }
-}
+namespace {
 
-void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
-  const Lock lock(mutex());
-  std::vector<Value> roots = pending_values(device_index);
-  for (const auto& v : wanted)
-    if (v->is_pending()) roots.push_back(v);
+void compute(int device_index, std::vector<Value> roots, const std::vector<Value>& wanted,
+             std::string_view reason) {
   if (roots.empty()) return;
   const Graph graph = trace::collect(std::move(roots));
   try {
@@ -196,6 +198,30 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
       log::warn("values.failed", {{"values", std::to_string(rescue.failed())},
                                   {"effect", "whoever reads one gets its error"}});
   }
+}
+
+}  // namespace
+
+void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
+  const Lock lock(mutex());
+  std::vector<Value> roots;
+  do {
+    roots = pending_values(device_index);
+    add_pending(roots, wanted);
+  } while (wait_for_others(roots));
+  compute(device_index, std::move(roots), wanted, reason);
+}
+
+void materialise_only(const std::vector<Value>& wanted, std::string_view reason) {
+  const Lock lock(mutex());
+  std::vector<Value> roots;
+  do {
+    roots.clear();
+    add_pending(roots, wanted);
+  } while (wait_for_others(roots));
+  if (roots.empty()) return;
+  const int device_index = roots[0]->device();
+  compute(device_index, std::move(roots), wanted, reason);
 }
 
 }  // namespace tpubridge::exec

@@ -3,6 +3,7 @@
 #include <deque>
 #include <mutex>
 
+#include "tpubridge/base/errors.h"
 #include "tpubridge/cache/at_exit.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -11,10 +12,11 @@ namespace {
 
 struct InFlight {
   std::mutex mutex;
-  std::deque<pjrt::Event> events;  // in the order of their start; the oldest still runs, or there is none
+  // In the order of their start; the oldest still runs, or there is none.
+  std::deque<std::shared_ptr<pjrt::Event>> events;
 
   void forget_ended() {
-    while (!events.empty() && events.front().ready()) events.pop_front();
+    while (!events.empty() && events.front()->ready()) events.pop_front();
   }
 };
 InFlight& in_flight() {
@@ -34,7 +36,7 @@ InFlight& in_flight() {
 // much.
 void watch(const std::vector<pjrt::Buffer>& results) {
   if (results.empty() || !runs_in_this_process()) return;
-  pjrt::Event ended = results[0].ready();
+  auto ended = std::make_shared<pjrt::Event>(results[0].ready());
   auto& f = in_flight();
   const std::lock_guard lock(f.mutex);
   f.forget_ended();
@@ -42,6 +44,20 @@ void watch(const std::vector<pjrt::Buffer>& results) {
 }
 
 }  // namespace
+
+void wait_for_programs() {
+  auto& f = in_flight();
+  const auto all = [&] {
+    const std::lock_guard lock(f.mutex);
+    return f.events;
+  }();
+  for (const auto& e : all) {
+    try {
+      e->wait();
+    } catch (const Error&) {  // whoever reads a result gets it
+    }
+  }
+}
 
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                   std::span<const pjrt::Buffer* const> arguments,

@@ -1,17 +1,28 @@
-// An intrusive list per device: a slot enters with a pending value and leaves when it gets another or is seen
+// Intrusive lists: a slot enters with a pending value and leaves when it gets another or is seen
 // computed.
 #include "tpubridge/exec/live.h"
 
-#include <array>
+#include <deque>
 
+#include "tpubridge/base/forked.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
 namespace {
 
-constexpr int kDevices = 64;
-std::array<Slot*, kDevices> heads{};
-Slot*& head(int device) { return heads[static_cast<size_t>(device) % kDevices]; }
+using Heads = std::deque<Slot*>;  // of each device; first slots point to them, so they must not move
+std::deque<Heads>& lanes() {
+  static auto* all = new std::deque<Heads>;  // tensors with static storage die after it would
+  return *all;
+}
+
+Slot*& head(const trace::Lane& lane, int device) {
+  auto& all = lanes();
+  if (lane.index >= all.size()) all.resize(lane.index + 1);
+  Heads& heads = all[lane.index];
+  if (static_cast<size_t>(device) >= heads.size()) heads.resize(static_cast<size_t>(device) + 1);
+  return heads[static_cast<size_t>(device)];
+}
 
 }  // namespace
 
@@ -19,14 +30,15 @@ Slot::~Slot() { clear(); }
 
 void Slot::clear() {
   if (!value_) return;
+  if (in_forked_child()) return (void)value_.release();  // nothing of the device may be touched there
   trace::Value dropped;
   Lock lock(mutex());
   if (place_) unlink();
   dropped = std::move(value_);
 }
 
-void Slot::link(int device) {
-  Slot*& first = head(device);
+void Slot::link() {
+  Slot*& first = head(value_->lane(), value_->device());
   next_ = first;
   place_ = &first;
   if (next_) next_->place_ = &next_;
@@ -44,27 +56,30 @@ void Slot::set(trace::Value value) {
   if (place_) unlink();
   if (value_ && !value_->is_pending()) before_id_ = value_->id(), before_index_ = value_.index();
   value_ = std::move(value);
-  if (value_ && value_->is_pending()) link(value_->device());
+  if (value_ && value_->is_pending()) link();
 }
 
 std::vector<trace::Value> pending_values(int device) {
   std::vector<trace::Value> out;
-  for (Slot* s = head(device); s;) {
-    Slot* next = s->next_;
-    if (s->value_->is_pending())
-      out.push_back(s->value_);
-    else
-      s->unlink();
-    s = next;
-  }
+  for (const auto* lane : trace::free_lanes(trace::this_lane()))
+    for (Slot* s = head(*lane, device); s;) {
+      Slot* next = s->next_;
+      if (s->value_->is_pending())
+        out.push_back(s->value_);
+      else
+        s->unlink();
+      s = next;
+    }
   return out;
 }
 
 std::vector<Successor> successors(int device) {
   std::vector<Successor> out;
-  for (const Slot* s = head(device); s; s = s->next_)
-    if (s->before_id_ != 0 && s->value_->is_pending())
-      out.push_back({s->value_, s->before_id_, s->before_index_});
+  for (const Heads& heads : lanes())
+    for (const Slot* s = static_cast<size_t>(device) < heads.size() ? heads[static_cast<size_t>(device)] : nullptr;
+         s; s = s->next_)
+      if (s->before_id_ != 0 && s->value_->is_pending())
+        out.push_back({s->value_, s->before_id_, s->before_index_});
   return out;
 }
 

@@ -1,5 +1,5 @@
 // The values that somebody can still see: each storage has a Slot, and slots whose value is not computed yet
-// stand in a list per device. Materialising computes that list in one program.
+// stand in a list for each device and lane. Materialising computes such a list in one program.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ class Slot {
  private:
   friend std::vector<trace::Value> pending_values(int device);
   friend std::vector<Successor> successors(int device);
-  void link(int device);
+  void link();
   void unlink();
   trace::Value value_;
   uint64_t before_id_ = 0;                    // the computed value that was here last: its node
@@ -43,9 +43,9 @@ class Slot {
   Slot *next_ = nullptr, **place_ = nullptr;  // place_: the pointer that points here; null where not listed
 };
 
-// The values that are not computed yet, one for each slot.
+// The values that are not computed yet, one for each slot: of this thread, and of threads that ended.
 [[nodiscard]] std::vector<trace::Value> pending_values(int device);
-// Which of them replace a computed value: a program that is given the old one should write the new one there.
+// Which of all threads' values replace a computed value: a program that is given the old one should write the new one there.
 [[nodiscard]] std::vector<Successor> successors(int device);
 
 }  // namespace tpubridge::exec

@@ -12,6 +12,7 @@
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/in_flight.h"
+#include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
@@ -74,6 +75,7 @@ Ready compile(const Graph& graph, int device_index, const Mode& mode, std::strin
 Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
   const Mode mode = this_mode(device_index);
   if (auto known = compiling_afresh() ? nullptr : find_structure(graph, mode)) return {std::move(known)};
+  const InWork work(graph);
   return compile(graph, device_index, mode, reason);
 }
 
@@ -160,8 +162,10 @@ std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, 
 }
 
 trace::Value compute_aside(const Value& value) {
-  if (!value->is_pending()) return value;
-  Lock lock(mutex());
+  const Lock lock(mutex());
+  do {
+    if (!value->is_pending()) return value;
+  } while (wait_for_others({value}));
   const int device_index = value->device();
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
@@ -175,8 +179,8 @@ void after_op(int device) {
   count_traced();
   if (eager_mode()) {
     materialise(device, {}, "eager mode");
-  } else if (trace::pending_nodes(device) > limit()) {
-    materialise(device, {}, "graph limit");
+  } else if (trace::this_lane().pending.load(std::memory_order_relaxed) > limit()) {
+    for (int i = 0; i < device_count(); ++i) materialise(i, {}, "graph limit");
   }
 }
 

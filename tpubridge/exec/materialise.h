@@ -1,4 +1,4 @@
-// From trace to values: everything that is live and pending on a device becomes one program, and runs.
+// From trace to values: everything that is live and pending in a lane of a device becomes one program, and runs.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,11 @@
 
 namespace tpubridge::exec {
 
-// Computes every live value of the device and the `wanted` ones (which may be computed already: then nothing
-// runs for them). Returns when the program is queued; what goes wrong later is thrown by whoever reads a
-// result.
+// Computes every live value of the device that this thread traced (and threads that ended), and the `wanted` ones
+// (which may be computed already: then nothing runs for them). What only other threads want stays pending.
+// Returns when the program is queued; what goes wrong later is thrown by whoever reads a result.
+//
+// The mutex is let go while XLA compiles, by the caller too: what the caller looked at before may have changed.
 //
 // Where the program cannot be compiled or started (exec/failure.cc):
 // - Too little memory, a deadline, a forbidden compile: everything stays pending and can be tried again.
@@ -21,14 +23,13 @@ namespace tpubridge::exec {
 // In both cases the `wanted` values are what counts: it throws their error, or returns where they are there.
 void materialise(int device, const std::vector<trace::Value>& wanted, std::string_view reason);
 
-// Computes the roots of this graph and gives the program that did it. All of them are wanted.
-struct Compiled;
-std::shared_ptr<const Compiled> compute(const trace::Graph& graph, int device, std::string_view reason);
+// The same for these values alone, and what they need.
+void materialise_only(const std::vector<trace::Value>& wanted, std::string_view reason);
 
 // The same value, computed by a program of its own: the trace stays as it is.
 [[nodiscard]] trace::Value compute_aside(const trace::Value& value);
 
-// Called after each traced op: materialises by itself where the trace has grown past the limit, or at every
+// Called after each traced op: materialises by itself where the lane has grown past the limit, or at every
 // op in eager mode.
 void after_op(int device);
 

@@ -2,13 +2,12 @@
 #include "tpubridge/exec/runtime.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/base/forked.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
@@ -16,23 +15,7 @@
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
-
-std::recursive_mutex& mutex() {
-  static auto* m = new std::recursive_mutex;  // tensors with static storage die after it would
-  return *m;
-}
-
 namespace {
-
-// A child of fork() has none of the plugin's threads: every use of the device would hang.
-pid_t opened_by = 0;
-std::atomic<bool> forked{false};  // asking for the process number at every buffer would cost a system call
-void check_process() {
-  if (!forked.load(std::memory_order_relaxed)) return;
-  throw TPUDeviceError("the device was opened before this process was forked, and cannot be used in it",
-                       {{"opened by", std::to_string(opened_by)}, {"this process", std::to_string(getpid())}},
-                       "Fork before the first use of the device, or start a new program (exec).");
-}
 
 std::atomic<bool> opened_already{false};
 std::function<std::shared_ptr<pjrt::Client>()>& opener() {
@@ -55,11 +38,10 @@ pjrt::Client& client() {
   static const auto* opened = [] {
     auto* c = new std::shared_ptr<pjrt::Client>(opener()());
     opened_already = true;
-    opened_by = getpid();
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    stop_others_at_exit();
     return c;
   }();
-  check_process();
+  check_not_forked();
   return **opened;
 }
 
@@ -94,7 +76,7 @@ trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device) {
 }
 
 const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
-  check_process();
+  check_not_forked();
   const auto& data = leaf.data(index);
   if (!data)
     throw ProgramError("a value was asked for that its program did not compute",

@@ -3,17 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "tpubridge/exec/mutex.h"
 #include "tpubridge/pjrt/client.h"
 #include "tpubridge/trace/node.h"
 
 namespace tpubridge::exec {
-
-// One mutex guards the trace, the storages' values and the compile cache: backward runs on threads of its
-// own.
-[[nodiscard]] std::recursive_mutex& mutex();
-using Lock = std::lock_guard<std::recursive_mutex>;
 
 // The client: the plugin that discovery finds (TPUBRIDGE_PLUGIN chooses). Throws PluginError where there is
 // none.

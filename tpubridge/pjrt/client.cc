@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tpubridge/base/forked.h"
 #include "tpubridge/capi/client_options.h"
 #include "tpubridge/capi/convert.h"
 #include "tpubridge/pjrt/client_core.h"
@@ -13,6 +14,7 @@ std::shared_ptr<Client> Client::create(std::shared_ptr<Plugin> plugin, const Val
                                        std::shared_ptr<KeyValueStore> store) {
   check_client_options(options);
   check_thread_variables();
+  watch_forks();
   auto core = ClientCore::make(std::move(plugin), std::move(store));
   const auto named = to_pjrt(options);
   PJRT_Client_Create_Args args{};

@@ -5,6 +5,7 @@
 
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/exec/compiler.h"
+#include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -170,13 +171,16 @@ class Released {
   std::vector<Place> places_;
 };
 
-// The same as exec::compute(), by a runner.
+// The same as exec::run_whole(), by a runner.
 void run_by(Runner& runner, const trace::Graph& graph, Recorded& out, bool only_compile) {
   for (size_t i = 0; i < out.leaves; ++i) {
     const auto& s = out.sources[i];
     out.split.push_back(s.kind == Source::Kind::argument && runner.splits(s.argument));
   }
-  const exec::Ready ready = runner.program(graph, out.split);
+  const exec::Ready ready = [&] {
+    const exec::InWork work(graph);
+    return runner.program(graph, out.split);
+  }();
   out.compiled = ready.program;
   if (only_compile) return;
   const auto keep = exec::still_seen(graph, ready.program->donated);

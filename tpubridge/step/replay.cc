@@ -343,7 +343,7 @@ void Replay::commit(const std::vector<at::Tensor>& arguments) {
 std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>& arguments) {
   exec::Lock lock(exec::mutex());
   (void)exec::client();  // throws in a forked process
-  if (!bind(arguments)) return std::nullopt;
+  if (!bind_computed(arguments)) return std::nullopt;
   pack_numbers();
   execute();
   commit(arguments);

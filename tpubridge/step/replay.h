@@ -35,6 +35,7 @@ class Replay {
     bool private_ = false;  // in this call: nobody else can see the value
   };
 
+  bool bind_computed(const std::vector<at::Tensor>& arguments);
   bool bind(const std::vector<at::Tensor>& arguments);
   bool bind_captured(size_t source);
   bool bind_gradients(const std::vector<at::Tensor>& arguments);
@@ -113,6 +114,7 @@ class Replay {
   // Of the call that runs at the moment.
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
+  std::vector<trace::Value> pending_;  // of what it takes: to be computed first
   std::vector<const pjrt::Buffer*> inputs_;
   std::vector<int64_t> keep_;
   std::vector<std::pair<at::Generator, Draw>> drawn_;  // where generators will stand

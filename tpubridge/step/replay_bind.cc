@@ -22,6 +22,7 @@ bool Replay::bind_captured(size_t i) {
   if (s.storage.expired() || !check(i)) return false;
   s.geometry = s.identity->geometry;  // equal, and next time the same
   const Value& v = s.identity->slot.value();
+  if (v->is_pending()) return true;
   k.storage = s.identity;
   k.geometry = s.geometry.get();
   k.owner = v->data(v.index());
@@ -131,16 +132,16 @@ bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
   return true;
 }
 
-// The storage holds what the program takes.
+// The storage holds what the program takes, or will when what is pending is computed.
 bool Replay::check(size_t i) {
   const auto& s = r_.sources[i];
   const Storage& st = *storages_[i];
   if (!st.slot.value()) return false;
   if (st.geometry != s.geometry && *st.geometry != *s.geometry) return false;
-  if (st.slot.value()->is_pending())
-    exec::materialise(r_.device, {st.slot.value()}, "input of a compiled step");
   const Value& v = st.slot.value();
-  return v->device() == r_.device && v.shape() == *s.shape;
+  if (v->device() != r_.device || v.shape() != *s.shape) return false;
+  if (v->is_pending()) pending_.push_back(v);
+  return true;
 }
 
 bool Replay::holds_captured() const {
@@ -162,6 +163,16 @@ bool Replay::holds_captured() const {
     dims += 2 * c.dims;
   }
   return true;
+}
+
+bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
+  while (bind(arguments)) {
+    if (pending_.empty()) return true;
+    // The mutex may be let go meanwhile: everything is looked at again.
+    exec::materialise(r_.device, std::exchange(pending_, {}), "input of a compiled step");
+  }
+  pending_.clear();
+  return false;
 }
 
 bool Replay::bind(const std::vector<at::Tensor>& arguments) {

@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
 
@@ -43,6 +44,19 @@ Wanted wanted(const Recorded& r, const TracedCall& call) {
     if (n.kind == NumberSource::Kind::constant)
       w.numbers.insert(n.value.dtype == DType::s64 ? static_cast<double>(n.value.integer) : n.value.real);
   return w;
+}
+
+// What the call left to be computed.
+std::vector<trace::Value> pending_of(const Recording& r) {
+  std::vector<trace::Value> out;
+  for (const auto& f : r.found) {
+    if (f.zeros && f.zeros->is_pending()) out.push_back(f.zeros);
+    const auto alive = f.storage.lock();
+    if (!alive) continue;
+    const trace::Value& now = static_cast<Storage&>(*alive).slot.value();
+    if (now && now->is_pending()) out.push_back(now);
+  }
+  return out;
 }
 
 }  // namespace
@@ -167,6 +181,8 @@ Ended Tracer::finish(TracedCall& c, const std::vector<at::Tensor>& arguments, bo
   const exec::TierScope tiers(options_.tiered && !only_compile && !runner_);
   const exec::Lock lock(exec::mutex());
   try {
+    while (exec::wait_for_others(pending_of(*c.recording))) {
+    }
     meet_variables(c);
     Ended ended = bind_recording(*c.recording, arguments, c.results, c.gradients, c.optimizers,
                                  at::GradMode::is_enabled() || !c.optimizers.empty());

@@ -3,8 +3,6 @@
 
 #include <xxhash.h>
 
-#include <array>
-
 #include "tpubridge/base/errors.h"
 #include "tpubridge/trace/hash.h"
 
@@ -12,9 +10,6 @@ namespace tpubridge::trace {
 namespace {
 
 std::atomic<uint64_t> next_id{1};
-constexpr int kDevices = 64;
-std::array<std::atomic<int64_t>, kDevices> pending{};
-std::atomic<int64_t>& pending_of(int device) { return pending[static_cast<size_t>(device) % kDevices]; }
 
 uint64_t hash_arg(uint64_t seed, const Arg& arg) {
   seed = mix(seed, arg.index());
@@ -39,8 +34,6 @@ uint64_t hash_arg(uint64_t seed, const Arg& arg) {
 
 }  // namespace
 
-int64_t pending_nodes(int device) { return pending_of(device).load(std::memory_order_relaxed); }
-
 Spec::Spec(const Op* o, std::vector<Arg> a, std::vector<Shape> s, DType c)
     : op(o), args(std::move(a)), shapes(std::move(s)), common(c) {
   hash = mix(mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common)), args.size());
@@ -48,16 +41,17 @@ Spec::Spec(const Op* o, std::vector<Arg> a, std::vector<Shape> s, DType c)
   for (const auto& shape : shapes) hash = hash_shape(hash, shape);
 }
 
-Node::Node(SpecPtr spec, State state, int device)
+Node::Node(SpecPtr spec, State state, int device, Lane* lane)
     : device_(device),
       state_(state),
+      lane_(lane),
       id_(next_id.fetch_add(1, std::memory_order_relaxed)),
       spec_(std::move(spec)) {}
 
-Node* Node::create(SpecPtr spec, State state, int device, std::span<Value> operands) {
+Node* Node::create(SpecPtr spec, State state, int device, std::span<Value> operands, Lane* lane) {
   static_assert(alignof(Node) >= alignof(Value) && sizeof(Node) % alignof(Value) == 0);
   void* memory = ::operator new(sizeof(Node) + operands.size() * sizeof(Value));
-  auto* n = new (memory) Node(std::move(spec), state, device);
+  auto* n = new (memory) Node(std::move(spec), state, device, lane);
   for (auto& o : operands) new (n->operand_array() + n->operand_count_++) Value(std::move(o));
   return n;
 }
@@ -68,9 +62,20 @@ void Node::destroy(Node* n) {
   ::operator delete(n);
 }
 
+Lane& Node::lane_for(std::span<const Value> operands) {
+  if (in_backward())
+    for (const auto& o : operands)
+      if (o->is_pending()) {  // gradients are; weights were made by whoever made the model
+        work_in(*o->lane_);
+        return *o->lane_;
+      }
+  return this_lane();
+}
+
 Value Node::make(SpecPtr spec, std::span<Value> operands, int device) {
-  pending_of(device).fetch_add(1, std::memory_order_relaxed);
-  return Value(create(std::move(spec), State::pending, device, operands), 0);
+  Lane& lane = lane_for(operands);
+  lane.pending.fetch_add(1, std::memory_order_relaxed);
+  return Value(create(std::move(spec), State::pending, device, operands, &lane), 0);
 }
 
 Value Node::make(const Op* op, std::vector<Value> operands, std::vector<Arg> args, std::vector<Shape> shapes,
@@ -86,7 +91,7 @@ Value Node::leaf(std::shared_ptr<DeviceData> data, Shape shape, int device) {
 }
 
 Value Node::leaf(std::shared_ptr<DeviceData> data, SpecPtr spec, int device) {
-  Node* n = create(std::move(spec), State::data, device, {});
+  Node* n = create(std::move(spec), State::data, device, {}, &this_lane());
   n->data_.push_back(std::move(data));
   return Value(n, 0);
 }
@@ -97,7 +102,7 @@ Value Node::number(Number number, int device) {
   };
   static const SpecPtr f32 = spec_of(DType::f32), f64 = spec_of(DType::f64), s64 = spec_of(DType::s64);
   const SpecPtr& spec = number.dtype == DType::f32 ? f32 : number.dtype == DType::f64 ? f64 : s64;
-  Node* n = create(spec, State::number, device, {});
+  Node* n = create(spec, State::number, device, {}, nullptr);
   n->number_ = number;
   return Value(n, 0);
 }
@@ -111,7 +116,7 @@ void Node::become_leaf() {
   state_ = State::data;
   const uint32_t n = std::exchange(operand_count_, 0);
   std::destroy_n(operand_array(), n);
-  pending_of(device_).fetch_sub(1, std::memory_order_relaxed);
+  lane_->pending.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Node::resolve(std::vector<std::shared_ptr<DeviceData>> data) {
@@ -135,7 +140,7 @@ void Node::drop(Node* n) {
       if (next) more.push_back(next);
       next = o;
     }
-    if (n->is_pending()) pending_of(n->device_).fetch_sub(1, std::memory_order_relaxed);
+    if (n->is_pending()) n->lane_->pending.fetch_sub(1, std::memory_order_relaxed);
     destroy(n);
     if (!next && !more.empty()) {
       next = more.back();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
+#include "tpubridge/trace/lane.h"
 
 namespace tpubridge::trace {
 
@@ -110,6 +111,7 @@ class Node {
   [[nodiscard]] const Number& number() const { return number_; }
   void set_number(double real) { number_.real = real; }
   [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] const Lane& lane() const { return *lane_; }  // not of numbers: they belong to nobody
   [[nodiscard]] uint64_t id() const { return id_; }
   [[nodiscard]] uint64_t hash() const { return spec_->hash; }  // not of its operands
   [[nodiscard]] DType common() const { return spec_->common; }
@@ -125,12 +127,14 @@ class Node {
   // Scratch of the walk that runs at the moment (trace/graph.cc).
   mutable uint64_t mark = 0;
   mutable uint32_t slot = 0, uses = 0;
+  mutable bool in_work = false;  // somebody finds the program for it (exec/in_work.h)
 
  private:
   friend class Value;
   enum class State : uint8_t { pending, data, number };
-  Node(SpecPtr spec, State state, int device);
-  static Node* create(SpecPtr spec, State state, int device, std::span<Value> operands);
+  Node(SpecPtr spec, State state, int device, Lane* lane);
+  static Node* create(SpecPtr spec, State state, int device, std::span<Value> operands, Lane* lane);
+  static Lane& lane_for(std::span<const Value> operands);
   static void destroy(Node* node);
   static void drop(Node* n);  // iterative: chains of any length
   void become_leaf();
@@ -142,14 +146,13 @@ class Node {
   uint32_t operand_count_ = 0;
   int device_;
   State state_;
+  Lane* lane_;
   uint64_t id_;
   SpecPtr spec_;
   Number number_;
   std::vector<std::shared_ptr<DeviceData>> data_;
   std::exception_ptr error_;
 };
-
-[[nodiscard]] int64_t pending_nodes(int device);  // operations traced and not yet computed or dropped
 
 inline Value::Value(Node* node, uint32_t index) : node_(node), index_(index) {
   if (node_) node_->refs_.fetch_add(1, std::memory_order_relaxed);

@@ -1,0 +1,87 @@
+#include "tpubridge/exec/mutex.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "tpubridge/base/forked.h"
+#include "tpubridge/cache/at_exit.h"
+#include "tpubridge/trace/lane.h"
+
+namespace tpubridge::exec {
+namespace {
+
+const void* this_thread() {
+  thread_local char here;
+  return &here;
+}
+
+std::atomic<const void*> ending{nullptr};  // the thread that ends the process
+
+// Asked again and again at exit: whether no other thread is inside. From the first time on none comes in.
+bool others_stopped() {
+  ending = this_thread();
+  return mutex().is_free();
+}
+
+// Static objects of the program are gone, and libtorch's will go now: not under the feet of a thread that goes on.
+void end_before_libtorch(int status, void*) {
+  if (in_forked_child() || !ending || !trace::threads_have_lanes()) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
+const int registered = on_exit(end_before_libtorch, nullptr);
+
+}  // namespace
+
+void Mutex::lock() {
+  check_not_forked();  // a thread that is not there may hold it
+  // Only this thread ever writes its own address.
+  if (owner_.load(std::memory_order_relaxed) == this_thread()) {
+    ++depth_;
+    return;
+  }
+  take(1);
+}
+
+void Mutex::unlock() {
+  if (--depth_ > 0) return;
+  owner_.store(nullptr, std::memory_order_relaxed);
+  mutex_.unlock();
+}
+
+uint32_t Mutex::let_go() {
+  if (owner_.load(std::memory_order_relaxed) != this_thread()) return 0;
+  const uint32_t depth = std::exchange(depth_, 1);
+  unlock();
+  return depth;
+}
+
+void Mutex::take(uint32_t depth) {
+  if (depth == 0) return;
+  mutex_.lock();
+  if (const void* last = ending; last && last != this_thread()) {
+    mutex_.unlock();
+    while (true) pause();  // the process ends
+  }
+  owner_.store(this_thread(), std::memory_order_relaxed);
+  depth_ = depth;
+}
+
+bool Mutex::is_free() {
+  if (owner_.load(std::memory_order_relaxed) == this_thread()) return true;
+  if (!mutex_.try_lock()) return false;
+  mutex_.unlock();
+  return true;
+}
+
+Mutex& mutex() {
+  static auto* m = new Mutex;  // tensors with static storage die after it would
+  return *m;
+}
+
+void stop_others_at_exit() { cache::wait_at_exit(others_stopped); }
+
+}  // namespace tpubridge::exec
