@@ -18,7 +18,8 @@ void train_for_ever(int which) {
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   for (int64_t i = 1;; ++i) {
     optimizer.zero_grad();
-    const auto loss = model->forward(torch::ones({1 + i % 40, 4}, tpu())).square().mean();  // compiles again and again
+    const auto loss =
+        model->forward(torch::ones({1 + i % 40, 4}, tpu())).square().mean();  // compiles again and again
     loss.backward();
     optimizer.step();
     (void)loss.item<float>();

@@ -74,7 +74,8 @@ TEST(Threads, RecompileNothingBecauseOfEachOther) {
   std::vector<torch::Tensor> alone, together(6);
   std::vector<torch::nn::Sequential> models;  // made by this thread
   for (int i = 0; i < 6; ++i) models.push_back(make(i));
-  for (int i = 0; i < 6; ++i) std::thread([&] { alone.push_back(train(models[static_cast<size_t>(i)])); }).join();
+  for (int i = 0; i < 6; ++i)
+    std::thread([&] { alone.push_back(train(models[static_cast<size_t>(i)])); }).join();
   models.clear();
   for (int i = 0; i < 6; ++i) models.push_back(make(i));
   sync();

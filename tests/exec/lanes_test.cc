@@ -1,5 +1,5 @@
-// Pending work belongs to the thread that traced it, and nobody waits for another thread's compile but who wants
-// what it computes.
+// Pending work belongs to the thread that traced it, and nobody waits for another thread's compile but who
+// wants what it computes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -115,7 +115,7 @@ TEST_F(DataParallelTest, FromTheThirdStepOnNothingIsTraced) {
       expect_close(parallel.replica(r).a->weight.grad(), host->a->weight.grad(), 20);
     EXPECT_FALSE(model->unused->weight.grad().defined());
   }
-  EXPECT_EQ(parallel.traced(), 2 * 4 * 2);
+  EXPECT_EQ(parallel.traced(), 2 * 4 * 2) << report();
   for (const auto& p : host->named_parameters())
     expect_close(model->named_parameters()[p.key()], p.value(), 50);
   expect_equal_replicas(parallel);

@@ -1,5 +1,5 @@
-// A child of fork() has none of its parent's threads, and what they had locked stays locked: what a plugin was
-// opened for cannot be used in it, nor given back.
+// A child of fork() has none of its parent's threads, and what they had locked stays locked: what a plugin
+// was opened for cannot be used in it, nor given back.
 #pragma once
 
 namespace tpubridge {

@@ -15,9 +15,7 @@ struct Generator final : c10::GeneratorImpl {
                       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
   static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
 
-  void set_current_seed(uint64_t seed) override {
-    set({seed, 0});
-  }
+  void set_current_seed(uint64_t seed) override { set({seed, 0}); }
   void set_offset(uint64_t offset) override { set({seed_, offset}); }
   uint64_t get_offset() const override { return offset_; }
   uint64_t current_seed() const override { return seed_; }

@@ -32,8 +32,7 @@ WeakStorage weak(c10::StorageImpl& s) {
   return WeakStorage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&s));
 }
 
-Recording::Recording(HostReads policy, bool notes_zeros)
-    : policy_(policy), notes_zeros_(notes_zeros) {
+Recording::Recording(HostReads policy, bool notes_zeros) : policy_(policy), notes_zeros_(notes_zeros) {
   for (int i = 0; i < exec::device_count(); ++i) {
     const auto& g = default_generator(static_cast<c10::DeviceIndex>(i));
     generators_.push_back({g, state_of(g), settings_of(g)});
@@ -164,7 +163,8 @@ bool Recording::host_read(std::string_view what) {
   return false;
 }
 
-// Back to where the call found them, unless another thread has drawn meanwhile: its numbers must not come again.
+// Back to where the call found them, unless another thread has drawn meanwhile: its numbers must not come
+// again.
 void Recording::undo_draws() {
   for (const auto& met : generators_) {
     if (met.was_set()) {

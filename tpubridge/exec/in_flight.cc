@@ -51,12 +51,15 @@ void wait_for_programs() {
     const std::lock_guard lock(f.mutex);
     return f.events;
   }();
+  std::exception_ptr error;
   for (const auto& e : all) {
     try {
       e->wait();
-    } catch (const Error&) {  // whoever reads a result gets it
+    } catch (const Error&) {
+      if (!error) error = std::current_exception();
     }
   }
+  if (error) std::rethrow_exception(error);
 }
 
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,

@@ -20,7 +20,8 @@ namespace tpubridge::exec {
     const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
     std::span<const int64_t> not_donatable = {});
 
-// Until all that were started have ended, in whatever order. Only on a plugin whose programs run in this process.
+// Until all that were started have ended, in whatever order; throws what went wrong with the first that
+// failed. Only on a plugin whose programs run in this process.
 void wait_for_programs();
 
 }  // namespace tpubridge::exec

@@ -20,8 +20,8 @@ class InWork {
   const trace::Graph& graph_;
 };
 
-// Whether somebody works on what these values (pending ones) need. Then it waits until some work has ended, with
-// the mutex let go: the caller must look at everything anew.
+// Whether somebody works on what these values (pending ones) need. Then it waits until some work has ended,
+// with the mutex let go: the caller must look at everything anew.
 [[nodiscard]] bool wait_for_others(std::vector<trace::Value> values);
 
 }  // namespace tpubridge::exec

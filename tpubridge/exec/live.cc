@@ -76,7 +76,8 @@ std::vector<trace::Value> pending_values(int device) {
 std::vector<Successor> successors(int device) {
   std::vector<Successor> out;
   for (const Heads& heads : lanes())
-    for (const Slot* s = static_cast<size_t>(device) < heads.size() ? heads[static_cast<size_t>(device)] : nullptr;
+    for (const Slot* s = static_cast<size_t>(device) < heads.size() ? heads[static_cast<size_t>(device)]
+                                                                    : nullptr;
          s; s = s->next_)
       if (s->before_id_ != 0 && s->value_->is_pending())
         out.push_back({s->value_, s->before_id_, s->before_index_});

@@ -45,7 +45,8 @@ class Slot {
 
 // The values that are not computed yet, one for each slot: of this thread, and of threads that ended.
 [[nodiscard]] std::vector<trace::Value> pending_values(int device);
-// Which of all threads' values replace a computed value: a program that is given the old one should write the new one there.
+// Which of all threads' values replace a computed value: a program that is given the old one should write the
+// new one there.
 [[nodiscard]] std::vector<Successor> successors(int device);
 
 }  // namespace tpubridge::exec

@@ -1,4 +1,5 @@
-// From trace to values: everything that is live and pending in a lane of a device becomes one program, and runs.
+// From trace to values: everything that is live and pending in a lane of a device becomes one program, and
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@
 
 namespace tpubridge::exec {
 
-// Computes every live value of the device that this thread traced (and threads that ended), and the `wanted` ones
-// (which may be computed already: then nothing runs for them). What only other threads want stays pending.
-// Returns when the program is queued; what goes wrong later is thrown by whoever reads a result.
+// Computes every live value of the device that this thread traced (and threads that ended), and the `wanted`
+// ones (which may be computed already: then nothing runs for them). What only other threads want stays
+// pending. Returns when the program is queued; what goes wrong later is thrown by whoever reads a result.
 //
-// The mutex is let go while XLA compiles, by the caller too: what the caller looked at before may have changed.
+// The mutex is let go while XLA compiles, by the caller too: what the caller looked at before may have
+// changed.
 //
 // Where the program cannot be compiled or started (exec/failure.cc):
 // - Too little memory, a deadline, a forbidden compile: everything stays pending and can be tried again.

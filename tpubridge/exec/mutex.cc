@@ -26,7 +26,8 @@ bool others_stopped() {
   return mutex().is_free();
 }
 
-// Static objects of the program are gone, and libtorch's will go now: not under the feet of a thread that goes on.
+// Static objects of the program are gone, and libtorch's will go now: not under the feet of a thread that
+// goes on.
 void end_before_libtorch(int status, void*) {
   if (in_forked_child() || !ending || !trace::threads_have_lanes()) return;
   std::fflush(nullptr);

@@ -1,5 +1,5 @@
-// One mutex guards the trace, the storages' values and the compile cache: backward runs on threads of its own.
-// It is not held while XLA compiles: see Unlocked. In a forked process locking it throws TPUDeviceError.
+// One mutex guards the trace, the storages' values and the compile cache: backward runs on threads of its
+// own. It is not held while XLA compiles: see Unlocked. In a forked process locking it throws TPUDeviceError.
 #pragma once
 
 #include <atomic>

@@ -15,6 +15,16 @@ std::string shown(const trace::Number& n) {
   return std::to_string(n.dtype == DType::s64 ? static_cast<double>(n.integer) : n.real);
 }
 
+// Of the modules that both calls knew; those that were found since are compared from now on.
+bool changed(const std::vector<ModuleImage>& before, const std::vector<ModuleImage>& now) {
+  std::unordered_map<const std::byte*, const ModuleImage*> known;
+  for (const auto& m : before) known.emplace(m.at, &m);
+  return std::any_of(now.begin(), now.end(), [&](const ModuleImage& m) {
+    const auto it = known.find(m.at);
+    return it != known.end() && *it->second != m;
+  });
+}
+
 }  // namespace
 
 bool HostSource::same(const HostSource& o) const {
@@ -74,7 +84,7 @@ std::string difference(const Recorded& before, Recorded& now) {
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
              "its)";
   }
-  if (before.modules != now.modules)
+  if (changed(before.modules, now.modules))
     return "a member of a module changes from call to call (pass it as an argument, or make it a buffer)";
   if (std::string why = merge_looks(before.looks, now.looks); !why.empty()) return why;
   for (size_t i = 0; i < now.options.size() && i < before.options.size(); ++i)

@@ -22,6 +22,7 @@ struct Entry {
   std::optional<Replay> replay;
   std::shared_ptr<void> form;  // of the results, as the caller made it
   int attempts = 0;
+  std::string_view refused = {};  // why the last replay could not be
 };
 
 // After so many calls without two alike, it is said once that the step is traced at every call.
@@ -95,6 +96,7 @@ struct Engine::Impl {
   }
 
   std::vector<at::Tensor> trace(Entry& e, const std::vector<at::Tensor>& arguments,
+                                const std::vector<uint64_t>& others,
                                 const std::function<std::vector<at::Tensor>()>& run) {
     auto call = tracer.record(arguments, run, /*notes_zeros=*/!e.last);
     Recorded now = std::move(tracer.finish(*call, arguments, false).recorded);
@@ -109,11 +111,13 @@ struct Engine::Impl {
       e.last = std::move(now);
     {
       const std::lock_guard lock(why_mutex);
-      why_traced = why;
+      why_traced = why.empty() ? e.refused : why;
     }
+    e.refused = {};
     if (e.attempts == kAttempts && !e.replay)
       TORCH_WARN("tpubridge: the compiled step '", options.name, "' is traced at every call: ", why);
-    if (e.attempts <= 2) tracer.modules.find(Closure::current());
+    // New ones are a part of the guard from now on: the next call is to find this entry all the same.
+    if (e.attempts <= 2 && tracer.modules.find(Closure::current())) e.guard = guard(arguments, others);
     return std::move(call->results);
   }
 
@@ -153,7 +157,7 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
   }
   const std::lock_guard lock(m.mutex);
   if (m.runner) m.runner->begin(arguments);
-  if (++m.calls == 1) m.tracer.modules.find(Closure::current());
+  if (++m.calls == 1) (void)m.tracer.modules.find(Closure::current());
   Entry& e = m.entry(m.guard(arguments, others), arguments, others.size());
   if (e.replay) {
     if (auto results = e.replay->run(arguments)) {
@@ -161,12 +165,13 @@ std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,
       form = e.form;
       return std::move(*results);
     }
+    e.refused = e.replay->why_not();
     e.last = std::move(*e.replay).take();
     e.replay.reset();
     e.attempts = 0;
   }
   ++m.traced;
-  auto results = m.trace(e, arguments, run);
+  auto results = m.trace(e, arguments, others, run);
   e.form = form;
   return results;
 }

@@ -120,13 +120,17 @@ void Modules::put(const ModulePtr& root, bool hold) {
   roots_.push_back({root, hold ? root : nullptr, root->modules(/*include_self=*/false)});
 }
 
-void Modules::find(const Closure& closure) {
+bool Modules::find(const Closure& closure) {
   std::vector<ModulePtr> found;
   look_for_modules(closure.words(), 2, found);
+  bool any = false;
   for (const auto& m : found) {
     const auto known = all();
-    if (std::find(known.begin(), known.end(), m) == known.end()) put(m, false);
+    if (std::find(known.begin(), known.end(), m) != known.end()) continue;
+    put(m, false);
+    any = true;
   }
+  return any;
 }
 
 void Modules::append_modes(std::vector<uint64_t>& guard) {

@@ -27,8 +27,8 @@ struct ModuleImage {
 class Modules {
  public:
   void add(const std::shared_ptr<torch::nn::Module>& root);  // with its children; stays alive
-  // Modules that the function holds, by whatever way: they may die.
-  void find(const Closure& closure);
+  // Modules that the function holds, by whatever way: they may die. Whether there are new ones.
+  bool find(const Closure& closure);
   // Modes of all that live, in a form that another set of modules does not have.
   void append_modes(std::vector<uint64_t>& guard);
 

@@ -19,6 +19,7 @@ class Replay {
   // Empty where something it stands on is gone or is not what it was: the call must be traced again. Where
   // it throws, everything is as it was before.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments);
+  [[nodiscard]] std::string_view why_not() const { return why_not_; }  // when it was empty
   [[nodiscard]] Recorded take() && { return std::move(r_); }
 
  private:
@@ -36,7 +37,7 @@ class Replay {
   };
 
   bool bind_computed(const std::vector<at::Tensor>& arguments);
-  bool bind(const std::vector<at::Tensor>& arguments);
+  std::string_view bind(const std::vector<at::Tensor>& arguments);
   bool bind_captured(size_t source);
   bool bind_gradients(const std::vector<at::Tensor>& arguments);
   bool bind_gradient(size_t slot, const std::vector<at::Tensor>& arguments);
@@ -112,8 +113,9 @@ class Replay {
   std::unordered_set<const Storage*> captured_storages_;
   std::vector<size_t> given_targets_;  // per target: how many gradients and results look at it
   // Of the call that runs at the moment.
-  std::vector<Storage*> storages_;    // per source; null for constants
-  std::vector<trace::Value> values_;  // per source that has no storage
+  std::vector<Storage*> storages_;     // per source; null for constants
+  std::vector<trace::Value> values_;   // per source that has no storage
+  std::string_view why_not_;
   std::vector<trace::Value> pending_;  // of what it takes: to be computed first
   std::vector<const pjrt::Buffer*> inputs_;
   std::vector<int64_t> keep_;

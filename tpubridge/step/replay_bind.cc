@@ -166,28 +166,31 @@ bool Replay::holds_captured() const {
 }
 
 bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
-  while (bind(arguments)) {
-    if (pending_.empty()) return true;
+  while (true) {
+    why_not_ = bind(arguments);
+    if (!why_not_.empty() || pending_.empty()) break;
     // The mutex may be let go meanwhile: everything is looked at again.
     exec::materialise(r_.device, std::exchange(pending_, {}), "input of a compiled step");
   }
   pending_.clear();
-  return false;
+  return why_not_.empty();
 }
 
-bool Replay::bind(const std::vector<at::Tensor>& arguments) {
-  if (!hold(r_.looks) || !hold(r_.modules)) return false;
+// Why it cannot be replayed now; empty where it can.
+std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
+  if (!hold(r_.looks)) return "a variable that it captures changed";
+  if (!hold(r_.modules)) return "a member of a module changed";
   for (const auto& o : r_.options)
-    if (!o.hold()) return false;
+    if (!o.hold()) return "an option of an optimizer changed for the first time";
   for (const auto& w : r_.watched)
-    if (w.ask() != w.answer) return false;
+    if (w.ask() != w.answer) return "a mode of a step inside changed";
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& a = arguments[i];
     if (!r_.argument_varies[i] && a.defined() && a.has_storage() &&
         r_.argument_identities[i] != a.storage().unsafeGetStorageImpl())
-      return false;
+      return "another tensor was given where it had always been the same";
   }
-  if (!holds_captured()) return false;
+  if (!holds_captured()) return "a tensor that it captures is gone, or is another";
   for (size_t i = 0; i < captured_.size(); ++i) {
     if (i + kAhead < captured_.size()) {
       const Known& next = known_[captured_[i + kAhead]];
@@ -196,20 +199,23 @@ bool Replay::bind(const std::vector<at::Tensor>& arguments) {
       __builtin_prefetch(next.node);
       __builtin_prefetch(next.data, /*write=*/1);
     }
-    if (!bind_captured(captured_[i])) return false;
+    if (!bind_captured(captured_[i])) return "a tensor that it captures is laid out in another way";
   }
-  if (!bind_gradients(arguments)) return false;
+  if (!bind_gradients(arguments)) return "a gradient is there, is not there, or is another";
   for (size_t i : others_)
-    if (!bind_other(i, arguments)) return false;
+    if (!bind_other(i, arguments)) return "an argument, a gradient or a tensor of the host is another";
   // An argument that looks at a captured storage, where the recorded one did not.
   for (const auto& a : arguments)
-    if (is_tpu(a) && captured_storages_.count(&storage_of(a))) return false;
+    if (is_tpu(a) && captured_storages_.count(&storage_of(a)))
+      return "an argument shares its memory with a tensor that it captures";
   for (size_t i : other_targets_) {
     const auto& t = r_.targets[i];
-    if (t.kind == Target::Kind::captured && t.storage.expired()) return false;
-    if (const Storage* s = target_storage(i, arguments); s && s->nbytes() != t.bytes) return false;
+    if (t.kind == Target::Kind::captured && t.storage.expired()) return "a tensor that it writes to is gone";
+    if (const Storage* s = target_storage(i, arguments); s && s->nbytes() != t.bytes)
+      return "a tensor that it writes to has another size";
   }
-  return bind_numbers(arguments);
+  if (!bind_numbers(arguments)) return "a number of an optimizer or of the host is another";
+  return {};
 }
 
 }  // namespace tpubridge::step

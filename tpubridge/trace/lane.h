@@ -1,9 +1,9 @@
-// Whose work it is. Every thread traces in a lane of its own, so that what one thread reads is computed without
-// what others have half done: programs are the same whatever other threads do. Backward works in the lane of
-// what it works on, on whichever thread libtorch runs it.
+// Whose work it is. Every thread traces in a lane of its own, so that what one thread reads is computed
+// without what others have half done: programs are the same whatever other threads do. Backward works in the
+// lane of what it works on, on whichever thread libtorch runs it.
 //
-// Lanes live as long as the process. A thread that ends leaves its lane, with what is pending in it, to whoever
-// computes next and to the next thread that begins.
+// Lanes live as long as the process. A thread that ends leaves its lane, with what is pending in it, to
+// whoever computes next and to the next thread that begins.
 #pragma once
 
 #include <atomic>
