@@ -124,7 +124,7 @@ class DataParallel {
     for (size_t i = 0; i < size(); ++i) {
       Data part = part_of(batch, rows, shares[i], devices()[i]);
       auto of_this = [&](Data& given) { return loss(replica(i), given); };
-      all.push_back(steps_->gradients(i, of_this, part, shares[i].weight, key));
+      all.push_back(steps_->gradients(i, of_this, part, shares[i].weight, key, step::closure_of(loss)));
     }
     return steps_->apply(all);
   }

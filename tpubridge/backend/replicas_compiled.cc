@@ -80,7 +80,7 @@ at::Tensor CompiledReplicas::apply(std::vector<FlatGradients>& all) {
   }
   at::Tensor loss;
   for (size_t i = 0; i < all.size(); ++i) {
-    auto run = [&](FlatGradients& mean) { return step(i, mean); };
+    step::Around run{[&](FlatGradients& mean) { return step(i, mean); }};
     const at::Tensor of_one = step::typed_call(*step_[i], run, all[i]);
     if (i == 0) loss = of_one;
   }

@@ -23,10 +23,12 @@ class CompiledReplicas {
   explicit CompiledReplicas(Replicas& replicas);
 
   // Of replica i: what `loss` gives, and its gradients. `others` is what besides the arguments decides about
-  // the ops of `loss`.
+  // the ops of `loss`, `users` what the user's function holds.
   template <class Loss, class Data>
-  [[nodiscard]] FlatGradients gradients(size_t i, Loss& loss, Data& part, double weight, uint64_t others) {
-    auto run = [&](Data& given, double by, uint64_t) { return flat_gradients(i, loss(given).mul(by)); };
+  [[nodiscard]] FlatGradients gradients(size_t i, Loss& loss, Data& part, double weight, uint64_t others,
+                                        step::Closure users) {
+    step::Around run{[&](Data& given, double by, uint64_t) { return flat_gradients(i, loss(given).mul(by)); },
+                     users};
     return step::typed_call(*backward_[i], run, part, weight, others);
   }
   // The mean of the gradients, and a step of every optimizer. Gives the mean loss, on the first device.

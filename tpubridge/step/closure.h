@@ -91,4 +91,20 @@ Closure closure_of(const std::function<R(Args...)>& fn) {
   return closure_of_function(&fn);
 }
 
+// A function of ours around one of the user's, whose closure is looked at in its place: what lies beside our
+// own objects changes for reasons of ours.
+template <class F>
+struct Around {
+  F run;
+  Closure inner = {};
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return run(std::forward<Args>(args)...);
+  }
+};
+template <class F>
+Closure closure_of(const Around<F>& fn) {
+  return fn.inner;
+}
+
 }  // namespace tpubridge::step
