@@ -11,7 +11,7 @@
 namespace tpubridge::stranger {
 namespace {
 
-constexpr size_t kThreads = 4;
+constexpr size_t kWorkers = 4;
 
 // From one thread to the next, in order.
 class Mailbox {
@@ -117,13 +117,13 @@ class Worker {
 };
 
 std::vector<std::vector<Tensor>> run_all(torch::Device device, unsigned seed) {
-  std::vector<Mailbox> boxes(kThreads);
-  std::vector<std::vector<Tensor>> results(kThreads);
+  std::vector<Mailbox> boxes(kWorkers);
+  std::vector<std::vector<Tensor>> results(kWorkers);
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < kThreads; ++i)
+  for (size_t i = 0; i < kWorkers; ++i)
     threads.emplace_back([&, i] {
       results[i] =
-          Worker(device, seed * 100 + static_cast<unsigned>(i), boxes[i], boxes[(i + 1) % kThreads]).run(70);
+          Worker(device, seed * 100 + static_cast<unsigned>(i), boxes[i], boxes[(i + 1) % kWorkers]).run(70);
     });
   for (auto& t : threads) t.join();
   return results;
@@ -137,7 +137,7 @@ TEST_P(ThreadsFuzz, AgreeWithTheCpu) {
   const auto got = run_all(tpu(), seed);
   exec::set_graph_limit(limit);
   const auto want = run_all(torch::kCPU, seed);
-  for (size_t i = 0; i < kThreads; ++i)
+  for (size_t i = 0; i < kWorkers; ++i)
     for (size_t k = 0; k < want[i].size(); ++k)
       EXPECT_TRUE(torch::allclose(got[i][k], want[i][k], 1e-9, 1e-9))
           << "seed " << seed << ", thread " << i << ", tensor " << k << "\n"
