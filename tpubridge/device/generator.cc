@@ -73,7 +73,7 @@ at::Generator new_generator(c10::DeviceIndex device) {
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
   static std::mutex mutex;
-  static std::array<at::Generator, 128> all;  // as many as c10 has numbers for
+  static std::array<at::Generator, 64> all;
   if (device < 0) device = c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getDevice().index();
   TORCH_CHECK(device < static_cast<c10::DeviceIndex>(all.size()),
               "no generator for device tpu:", static_cast<int>(device));
