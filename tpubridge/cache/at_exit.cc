@@ -25,7 +25,7 @@ struct Running {
   std::mutex mutex;
   std::condition_variable ended;
   int threads = 0;  // that work inside of a plugin
-  std::vector<bool (*)()> others;
+  std::vector<bool (*)()> others, left;
 };
 Running& running() {
   static auto* const it = new Running;  // threads may end after static objects are gone
@@ -44,7 +44,11 @@ void leave(int status, void*) {
     const auto until = std::chrono::steady_clock::now() + kGrace;
     std::unique_lock lock(r.mutex);
     while (!idle(r) && std::chrono::steady_clock::now() < until) r.ended.wait_for(lock, kLook);
-    if (idle(r)) return;
+    if (idle(r)) {
+      if (std::none_of(r.left.begin(), r.left.end(), [](auto* left) { return left(); })) return;
+      std::fflush(nullptr);
+      _exit(status);
+    }
   }
   log::warn("exit.abandoned", {{"effect", "the process ends while a program is still compiled or run"}});
   std::fflush(nullptr);
@@ -92,6 +96,12 @@ void wait_at_exit(bool (*idle)()) {
   stand_before_the_plugin();
   const std::lock_guard lock(r.mutex);
   r.others.push_back(idle);
+}
+
+void end_at_exit(bool (*left)()) {
+  auto& r = running();
+  const std::lock_guard lock(r.mutex);
+  r.left.push_back(left);
 }
 
 bool run_detached(std::function<void()> body) {

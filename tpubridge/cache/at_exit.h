@@ -21,5 +21,8 @@ class Working {
 
 // Waits for other work too: until `idle` (which must neither throw nor block) says so.
 void wait_at_exit(bool (*idle)());
+// Where `left` says so after that, the process ends at once: threads are left that static objects would go
+// under.
+void end_at_exit(bool (*left)());
 
 }  // namespace tpubridge::cache

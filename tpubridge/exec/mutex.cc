@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "tpubridge/base/forked.h"
@@ -25,15 +23,6 @@ bool others_stopped() {
   ending = this_thread();
   return mutex().is_free();
 }
-
-// Static objects of the program are gone, and libtorch's will go now: not under the feet of a thread that
-// goes on.
-void end_before_libtorch(int status, void*) {
-  if (in_forked_child() || !ending || !trace::threads_have_lanes()) return;
-  std::fflush(nullptr);
-  _exit(status);
-}
-const int registered = on_exit(end_before_libtorch, nullptr);
 
 }  // namespace
 
@@ -83,6 +72,9 @@ Mutex& mutex() {
   return *m;
 }
 
-void stop_others_at_exit() { cache::wait_at_exit(others_stopped); }
+void stop_others_at_exit() {
+  cache::wait_at_exit(others_stopped);
+  cache::end_at_exit(trace::threads_have_lanes);
+}
 
 }  // namespace tpubridge::exec

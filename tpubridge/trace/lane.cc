@@ -25,7 +25,7 @@ Lane& take() {
   return *l.all.back();
 }
 
-// Of objects that a thread destroys when it ends, after its lane is gone.
+// What a thread makes that has no lane: it is computed by whoever computes next.
 Lane& lane_of_nobody() {
   static Lane* const lane = [] {
     Lane& taken = take();
@@ -59,7 +59,7 @@ int this_pass() {
 
 Lane& own_lane() {
   if (mine) return *mine;
-  if (ended) return lane_of_nobody();
+  if (ended || this_pass() >= 0) return lane_of_nobody();  // libtorch's own threads have none
   thread_local const Holder holder;
   mine = &take();
   return *mine;
