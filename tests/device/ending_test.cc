@@ -12,9 +12,12 @@
 namespace tpubridge {
 namespace {
 
+std::atomic<int> using_the_device{0};
+
 void train_for_ever(int which) {
   torch::nn::Linear model(4, 3 + which);
   model->to(tpu());
+  ++using_the_device;
   torch::optim::SGD optimizer(model->parameters(), 0.1);
   for (int64_t i = 1;; ++i) {
     optimizer.zero_grad();
@@ -78,6 +81,7 @@ TEST(Ending, ExitsWhileOthersWork) {
   if (const char* after = std::getenv("TEST_AGAIN")) {
     (void)torch::ones({2}, tpu()).cpu();
     for (int i = 0; i < 3; ++i) std::thread(train_for_ever, i).detach();
+    while (using_the_device < 3) std::this_thread::yield();  // before that they are libtorch's users alone
     std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(after)));
     std::exit(7);
   }
