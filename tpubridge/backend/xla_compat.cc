@@ -66,11 +66,10 @@ bool is_tpu_device(const c10::Device& device) { return get_device_hw_type(device
 void mark_step() { sync(); }
 void sync() { tpubridge::sync(); }
 
-// A device runs programs in order, so that a last one is done when all are.
 void wait_device_ops() {
   tpubridge::sync();
   if (exec::runs_in_this_process()) return exec::wait_for_programs();
-  // Elsewhere programs end in the order in which they were started.
+  // Elsewhere a device runs programs in order, so that a last one is done when all are.
   std::vector<at::Tensor> last;
   for (int i = 0; i < exec::device_count(); ++i)
     last.push_back(at::full({}, 1.5, at::TensorOptions(tpu(i))).neg());

@@ -40,17 +40,16 @@ bool idle(const Running& r) {
 void leave(int status, void*) {
   if (in_forked_child()) return;
   auto& r = running();
+  bool quiet = false;
   {
     const auto until = std::chrono::steady_clock::now() + kGrace;
     std::unique_lock lock(r.mutex);
     while (!idle(r) && std::chrono::steady_clock::now() < until) r.ended.wait_for(lock, kLook);
-    if (idle(r)) {
-      if (std::none_of(r.left.begin(), r.left.end(), [](auto* left) { return left(); })) return;
-      std::fflush(nullptr);
-      _exit(status);
-    }
+    quiet = idle(r);
+    if (quiet && std::none_of(r.left.begin(), r.left.end(), [](auto* left) { return left(); })) return;
   }
-  log::warn("exit.abandoned", {{"effect", "the process ends while a program is still compiled or run"}});
+  if (!quiet)
+    log::warn("exit.abandoned", {{"effect", "the process ends while a program is still compiled or run"}});
   std::fflush(nullptr);
   _exit(status);
 }

@@ -48,9 +48,9 @@ InWork::~InWork() {
   e.changed.notify_all();
 }
 
-bool wait_for_others(std::vector<trace::Value> values) {
+bool wait_for_others(const std::vector<trace::Value>& values) {
   if (graphs == 0 || values.empty()) return false;
-  const trace::Graph needed = trace::collect(std::move(values), /*held_too=*/false);
+  const trace::Graph needed = trace::collect(values, /*held_too=*/false);
   if (std::none_of(needed.nodes.begin(), needed.nodes.end(), [](const auto* n) { return n->in_work; }))
     return false;
   wait_for_an_end();

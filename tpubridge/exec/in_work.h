@@ -22,6 +22,6 @@ class InWork {
 
 // Whether somebody works on what these values (pending ones) need. Then it waits until some work has ended,
 // with the mutex let go: the caller must look at everything anew.
-[[nodiscard]] bool wait_for_others(std::vector<trace::Value> values);
+[[nodiscard]] bool wait_for_others(const std::vector<trace::Value>& values);
 
 }  // namespace tpubridge::exec
