@@ -1,4 +1,6 @@
 // What a compiled step captures, and its arguments, where they become others after some calls.
+#include <thread>
+
 #include "tests/step/changes.h"
 
 namespace tpubridge::changes {
@@ -171,6 +173,25 @@ TEST(ChangedNumbers, ADouble) {
   for (int i = 0; i < 7; ++i) EXPECT_EQ(host(step(vec({10}))), Floats{20});
   factor = 3;
   for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({10}))), Floats{30});
+}
+
+// What another thread allocates lies in another part of the heap.
+TEST(ChangedNumbers, AMemberOfAnObjectThatAnotherThreadMade) {
+  struct Model {
+    std::array<int64_t, 30> before{};
+    double factor = 1.5;
+    Tensor run(const Tensor& x) { return x * factor; }
+  };
+  std::unique_ptr<Model> model;
+  std::thread([&] { model = std::make_unique<Model>(); }).join();
+  auto step = compile([m = model.get()](const Tensor& x) { return m->run(x); });
+  for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({2}))), Floats{3});
+  EXPECT_GT(step.report().replayed, 0);
+  model->factor = 2.5;
+  EXPECT_EQ(host(step(vec({2}))), Floats{5});
+  for (int i = 0; i < kSettled; ++i) std::thread([&] { EXPECT_EQ(host(step(vec({4}))), Floats{10}); }).join();
+  model->factor = 0.25;
+  std::thread([&] { EXPECT_EQ(host(step(vec({4}))), Floats{1}); }).join();
 }
 
 TEST(ChangedNumbers, AnInt) {

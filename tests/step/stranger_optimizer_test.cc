@@ -96,6 +96,52 @@ TEST(StrangerOptimizer, TheStepUsesTheRateToo) {
   for (bool named : {true, false}) expect_same(training<SGD>(SGDOptions(0.1), uses, named), 12);
 }
 
+// One of ours tells of itself while it steps; what the function itself makes of its rate is looked at too,
+// also where a step inside names it and is called by one that does not.
+TEST(StrangerOptimizer, AnUnnamedOneOfOursWhoseRateTheStepUsesToo) {
+  struct Owner {
+    explicit Owner(torch::Device d) : net(std::make_shared<Net>(d)) {
+      if (d.is_cpu())
+        opt = std::make_unique<Adam>(net->parameters(), AdamOptions(0.1));
+      else
+        opt = std::make_unique<tpubridge::optim::Adam>(net->parameters(), AdamOptions(0.1));
+    }
+    Tensor train(const Tensor& x) {
+      opt->zero_grad();
+      const auto loss = loss_of(net->forward(x)) * (1 + opt->param_groups()[0].options().get_lr());
+      loss.backward();
+      opt->step();
+      return loss.detach();
+    }
+    std::shared_ptr<Net> net;
+    std::array<double, 200> more{};
+    std::unique_ptr<torch::optim::Optimizer> opt;
+  };
+  for (bool nested : {false, true}) {
+    const auto report = expect_same(
+        [nested](torch::Device device, bool compiled) {
+          auto owner = std::make_shared<Owner>(device);
+          Program p;
+          auto* self = owner.get();
+          const auto train = [self](const Tensor& x) { return self->train(x); };
+          if (nested && compiled) {
+            auto inner = std::make_shared<decltype(compile(train))>(
+                train, StepOptions{.optimizers = {self->opt.get()}});
+            set_call(p, compiled, [inner](const Tensor& x) { return (*inner)(x); });
+          } else {
+            set_call(p, compiled, train);
+          }
+          p.state = [owner] { return owner->net->parameters(); };
+          p.change = [owner](int i) {
+            if (i == 2 || i == 6) set_rate(*owner->opt, 0.1 / i);
+          };
+          return p;
+        },
+        12);
+    EXPECT_GT(report.replayed, 3) << report.why_traced;
+  }
+}
+
 // The function runs once a call, or not at all.
 TEST(StrangerOptimizer, TheFunctionCountsItsCalls) {
   const auto report = expect_same(

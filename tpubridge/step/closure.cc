@@ -30,6 +30,9 @@ uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers) {
   return mask;
 }
 
+// How much is looked at there. On a stack other variables lie beside this one, and what is left of dead ones.
+size_t beside(uintptr_t address, size_t words) { return on_stack(address, kWord) ? 1 : words; }
+
 uint64_t bytes_that_differ(uint64_t a, uint64_t b) {
   uint64_t out = 0;
   for (int i = 0; i < 64; i += 8)
@@ -100,9 +103,7 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   add({.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
   for (uint32_t w = 0; w < object.size(); ++w) {
     if (!is_address(object[w]) || is_wanted(object[w])) continue;
-    // On a stack other variables lie beside this one, and what is left of dead ones.
-    const size_t most = on_heap(object[w], kWord) ? kNear : 1;
-    Window near{.hops = 1, .word = w, .values = words_at(object[w], most)};
+    Window near{.hops = 1, .word = w, .values = words_at(object[w], beside(object[w], kNear))};
     for (size_t i = 0; i < near.values.size(); ++i)
       near.masks.push_back(i == 0 ? ~uint64_t{0} : mask(near.values[i]));
     for (uint32_t i = 0; i < near.values.size(); ++i) {
@@ -111,7 +112,7 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
       Window far{.hops = 2,
                  .word = w,
                  .offset = static_cast<uint32_t>(i * kWord),
-                 .values = words_at(to, on_heap(to, kWord) ? kFar : 1)};
+                 .values = words_at(to, beside(to, kFar))};
       for (const uint64_t word : far.values) far.masks.push_back(mask(word));
       add(std::move(far));
     }

@@ -83,7 +83,7 @@ void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<
       }
     if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0) continue;
     // Beside a variable on a stack lie others.
-    look_for_modules(words_at(words[i], on_heap(words[i], kWord) ? kNear : 2), hops - 1, out);
+    look_for_modules(words_at(words[i], on_stack(words[i], kWord) ? 2 : kNear), hops - 1, out);
   }
 }
 

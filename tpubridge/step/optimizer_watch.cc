@@ -29,7 +29,8 @@ OptimizerWatch* watch_of(const void* what) {
 
 class OptimizerWatch {
  public:
-  OptimizerWatch(OptimizerWatches& all, Optimizer& optimizer, uint64_t seed, bool may_die);
+  OptimizerWatch(OptimizerWatches& all, Optimizer& optimizer, uint64_t seed,
+                 std::optional<std::weak_ptr<bool>> life);
   ~OptimizerWatch() { end(); }
   OptimizerWatch(const OptimizerWatch&) = delete;
   OptimizerWatch& operator=(const OptimizerWatch&) = delete;
@@ -63,7 +64,8 @@ class OptimizerWatch {
   std::unordered_map<void*, std::unique_ptr<OptimizerParamState>> state_;  // as it was
   int64_t steps_ = 0;
   uint64_t table_ = 0;  // of the functions of an optimizer that is watched
-  bool ended_ = false, died_ = false, may_die_;
+  bool ended_ = false, died_ = false;
+  std::optional<std::weak_ptr<bool>> life_;
   std::string why_;
 };
 
@@ -107,13 +109,14 @@ class OptimizerWatch::Perturbed {
   std::vector<double> true_;
 };
 
-OptimizerWatch::OptimizerWatch(OptimizerWatches& all, Optimizer& o, uint64_t seed, bool may_die)
+OptimizerWatch::OptimizerWatch(OptimizerWatches& all, Optimizer& o, uint64_t seed,
+                               std::optional<std::weak_ptr<bool>> life)
     : optimizer(o),
       all_(all),
       class_(class_of(o)),
       seed_(seed * 0x9E3779B97F4A7C15 + 1),
       groups_(o.param_groups().size()),
-      may_die_(may_die) {
+      life_(std::move(life)) {
   for (const auto& [param, state] : o.state()) state_[param] = state->clone();
   if (!class_) {
     why_ = "the numbers of an optimizer of its class are not known: " + c10::demangle(typeid(o).name());
@@ -197,8 +200,8 @@ std::vector<FollowedStep::Counted> OptimizerWatch::counted() const {
 }
 
 std::optional<OptionsSeen> OptimizerWatch::seen() const {
-  if (!class_ || may_die_ || died_) return std::nullopt;
-  OptionsSeen out{&optimizer, {}, std::vector<bool>(options_.size())};
+  if (!class_ || died_) return std::nullopt;
+  OptionsSeen out{&optimizer, {}, std::vector<bool>(options_.size()), life_};
   for (const auto& o : options_) out.values.push_back(o.value);
   return out;
 }
@@ -231,6 +234,7 @@ void FollowedStep::count() const {
 }
 
 bool OptionsSeen::hold() const {
+  if (life && life->expired()) return false;
   thread_local std::vector<double> now;
   now.clear();
   option_values(*optimizer, now);
@@ -250,10 +254,11 @@ bool same_number(double a, double b) { return a == b || std::abs(a - b) <= 4e-15
 OptimizerWatches::OptimizerWatches() = default;
 OptimizerWatches::~OptimizerWatches() = default;
 
-std::string OptimizerWatches::follow(Optimizer& optimizer, uint64_t seed, bool may_die) {
+std::string OptimizerWatches::follow(Optimizer& optimizer, uint64_t seed,
+                                     const std::optional<std::weak_ptr<bool>>& life) {
   for (const auto& w : watches_)
     if (&w.optimizer == &optimizer) return w.why();
-  return watches_.emplace_back(*this, optimizer, seed, may_die).why();
+  return watches_.emplace_back(*this, optimizer, seed, life).why();
 }
 
 void OptimizerWatches::made(const trace::Value& number) {

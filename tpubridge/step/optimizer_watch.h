@@ -9,6 +9,7 @@
 
 #include <deque>
 #include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -38,6 +39,7 @@ struct OptionsSeen {
   torch::optim::Optimizer* optimizer = nullptr;
   std::vector<double> values;
   std::vector<bool> varies;
+  std::optional<std::weak_ptr<bool>> life = {};  // of one that nobody promised would live on
 
   [[nodiscard]] bool hold() const;
   // Of two recorded calls that were alike: what the later one learns.
@@ -54,9 +56,10 @@ class OptimizerWatches {
   OptimizerWatches(const OptimizerWatches&) = delete;
   OptimizerWatches& operator=(const OptimizerWatches&) = delete;
 
-  // Once each; one that may die leaves nothing to be asked in a replayed call. Says why a call cannot be
-  // replayed that it is part of, where that is so.
-  std::string follow(torch::optim::Optimizer& optimizer, uint64_t seed, bool may_die);
+  // Once each. `life`: of one that may die before the next call. Says why a call cannot be replayed that it
+  // is part of, where that is so.
+  std::string follow(torch::optim::Optimizer& optimizer, uint64_t seed,
+                     const std::optional<std::weak_ptr<bool>>& life);
   [[nodiscard]] bool empty() const { return watches_.empty(); }
   // A number became an input of the trace. Throws UnsupportedError for one that the stepping optimizer
   // should not have.

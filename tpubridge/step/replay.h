@@ -113,8 +113,8 @@ class Replay {
   std::unordered_set<const Storage*> captured_storages_;
   std::vector<size_t> given_targets_;  // per target: how many gradients and results look at it
   // Of the call that runs at the moment.
-  std::vector<Storage*> storages_;     // per source; null for constants
-  std::vector<trace::Value> values_;   // per source that has no storage
+  std::vector<Storage*> storages_;    // per source; null for constants
+  std::vector<trace::Value> values_;  // per source that has no storage
   std::string_view why_not_;
   std::vector<trace::Value> pending_;  // of what it takes: to be computed first
   std::vector<const pjrt::Buffer*> inputs_;

@@ -61,10 +61,11 @@ std::vector<trace::Value> pending_of(const Recording& r) {
 
 }  // namespace
 
-void TracedCall::follow(torch::optim::Optimizer& o, uint64_t seed, bool may_die) {
+void TracedCall::follow(torch::optim::Optimizer& o, uint64_t seed,
+                        const std::optional<std::weak_ptr<bool>>& life) {
   for (auto& group : o.param_groups())
     for (const auto& p : group.params()) gradients.note(p);
-  std::string why = optimizers.follow(o, seed, may_die);
+  std::string why = optimizers.follow(o, seed, life);
   if (recording->trouble.empty()) recording->trouble = std::move(why);
 }
 
@@ -116,7 +117,7 @@ std::unique_ptr<TracedCall> Tracer::record(const std::vector<at::Tensor>& argume
   ++seed_;
   for (auto* o : options_.optimizers) c.follow(*o, seed_);
   std::erase_if(met_optimizers_, [](const auto& o) { return o.second.expired(); });
-  for (const auto& o : met_optimizers_) c.follow(*o.first, seed_, /*may_die=*/true);
+  for (const auto& o : met_optimizers_) c.follow(*o.first, seed_, o.second);
   for (auto* o : captured_optimizers(Closure::current())) {
     c.follow(*o, seed_);
     watch_structure(r, o);

@@ -18,7 +18,8 @@ struct TracedCall {
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   std::vector<Closure> closures;  // of steps inside of it
 
-  void follow(torch::optim::Optimizer& o, uint64_t seed, bool may_die = false);
+  void follow(torch::optim::Optimizer& o, uint64_t seed,
+              const std::optional<std::weak_ptr<bool>>& life = std::nullopt);
   void end_optimizers();
   void undo();  // everything is as it was before the call
 };
