@@ -7,7 +7,7 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan tsan fuzz-steps format lint clean deps configure
+.PHONY: help demo test build bench bench-peers aot asan tsan tsan-core fuzz-steps format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
@@ -17,7 +17,7 @@ help:
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
-	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer"
+	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
 deps:
@@ -77,6 +77,11 @@ tsan: CMAKE_FLAGS += -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF
 tsan: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target $(TSAN_TESTS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R '^($(subst $() ,|,$(TSAN_TESTS)))$$'
+
+# What needs no libtorch: part of CI.
+tsan-core:
+	@$(MAKE) --no-print-directory tsan BUILD=$(BUILD)-core-tsan TSAN_TESTS="test_base test_cache test_pjrt" \
+	  CMAKE_FLAGS="$(CMAKE_FLAGS) -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
 
 SOURCES = $$(git ls-files '*.h' '*.cc')
 format:
