@@ -98,7 +98,8 @@ TEST(Optim, GroupsHaveTheirOwnOptions) {
     (void)step(x.to(tpu()), y.to(tpu()));
   }
   expect_same_parameters(*there, *host);
-  EXPECT_EQ(step.report().replayed, 8) << step.report().why_traced;
+  // Two calls to begin with, and one to see that the function itself makes nothing of the options.
+  EXPECT_EQ(step.report().replayed, 7) << step.report().why_traced;
 }
 
 TEST(Optim, AnOptionThatChangesTheOpsIsTracedAgain) {
