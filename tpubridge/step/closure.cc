@@ -10,34 +10,43 @@
 namespace tpubridge::step {
 namespace {
 
-constexpr size_t kWords = 64, kFar = 24;  // of the object; behind two pointers. Behind one: kNear
+constexpr size_t kWords = 64;  // of the object
 
 thread_local Closure current_closure;
-
-// Which bytes of the word hold a number of the trace. 1 and -1 are parts of programs, and may be numbers all
-// the same; whole ones are too common to tell anything.
-uint64_t number_in(uint64_t word, const std::unordered_set<double>& numbers) {
-  double d;
-  std::memcpy(&d, &word, kWord);
-  if (d == 1 || d == -1 || (d != 0 && numbers.count(d) != 0)) return ~uint64_t{0};
-  uint64_t mask = 0;
-  for (int half = 0; half < 2; ++half) {
-    const auto bits = static_cast<uint32_t>(word >> (32 * half));
-    float f;
-    std::memcpy(&f, &bits, sizeof f);
-    if (bits != 0 && numbers.count(f) != 0) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
-  }
-  return mask;
-}
-
-// How much is looked at there. On a stack other variables lie beside this one, and what is left of dead ones.
-size_t beside(uintptr_t address, size_t words) { return on_stack(address, kWord) ? 1 : words; }
 
 uint64_t bytes_that_differ(uint64_t a, uint64_t b) {
   uint64_t out = 0;
   for (int i = 0; i < 64; i += 8)
     if (((a ^ b) >> i) & 0xFF) out |= uint64_t{0xFF} << i;
   return out;
+}
+
+// What differs, and is not looked at any more: flags by themselves, else whole numbers of four or eight
+// bytes.
+uint64_t to_forget(uint64_t a, uint64_t b) {
+  constexpr uint64_t kHalf = 0xFFFFFFFF;
+  if (a != b && is_address(a) && is_address(b)) return ~uint64_t{0};
+  const uint64_t differ = bytes_that_differ(a, b);
+  uint64_t out = 0;
+  for (int i = 0; i < 64; i += 32) {
+    const uint64_t half = (differ >> i) & kHalf;
+    const bool one_byte = half == 0xFF || half == 0xFF00 || half == 0xFF0000 || half == 0xFF000000;
+    const bool flag = one_byte && ((a >> i) & half & 0xFEFEFEFE) == 0 && ((b >> i) & half & 0xFEFEFEFE) == 0;
+    if (half != 0) out |= (flag ? half : kHalf) << i;
+  }
+  return out;
+}
+
+// A number does not become a pointer: what lies there was no number, or is none any more.
+bool is_pointer_now(uint64_t before, uint64_t now) {
+  char there;
+  return before != 0 && !is_address(before) && is_address(now) && read_memory(now, &there, 1);
+}
+
+bool holds(const Window& w, const uint64_t* now) {
+  for (size_t i = 0; i < w.values.size(); ++i)
+    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0 && !is_pointer_now(w.values[i], now[i])) return false;
+  return true;
 }
 
 // Of two recorded calls that were alike, what the later one leaves to be looked at. What changed between them
@@ -56,12 +65,14 @@ std::string merge_windows(const std::vector<Window>& before, std::vector<Window>
       const uint64_t was = old->values[at - from];
       w.masks[i] &= old->masks[at - from];
       const uint64_t differ = bytes_that_differ(w.values[i], was) & w.masks[i];
+      const bool is_variable = w.way == Way::near && at == 0;
       // A variable has one byte at least: the first. Of the object itself, all but pointers.
-      if ((w.hops == 1 && at == 0 && (differ & 0xFF)) ||
-          (w.hops == 0 && differ && !(is_address(w.values[i]) && is_address(was))))
+      if ((is_variable && (differ & 0xFF)) ||
+          (w.way == Way::object && differ && !(is_address(w.values[i]) && is_address(was))))
         return "a variable that it captures changes from call to call (pass it as an argument, or make it in "
                "the step)";
-      w.masks[i] &= ~differ;
+      w.masks[i] &= ~(is_variable ? differ : to_forget(w.values[i], was));
+      if (!is_variable && !old->seen.empty()) w.masks[i] &= ~to_forget(was, old->seen[at - from]);
     }
     w.trim();
   }
@@ -88,60 +99,29 @@ std::vector<uint64_t> Closure::words() const {
                  : std::vector<uint64_t>();
 }
 
-std::vector<Window> Closure::windows(const Wanted& wanted) const {
-  std::vector<Window> out;
-  auto is_wanted = [&](uint64_t word) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    return wanted.addresses.count(reinterpret_cast<const void*>(word)) != 0;
-  };
-  auto mask = [&](uint64_t word) { return is_wanted(word) ? ~uint64_t{0} : number_in(word, wanted.numbers); };
-  auto add = [&](Window w) {
-    w.trim();
-    if (!w.masks.empty()) out.push_back(std::move(w));
-  };
-  const auto object = words();
-  add({.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
-  for (uint32_t w = 0; w < object.size(); ++w) {
-    if (!is_address(object[w]) || is_wanted(object[w])) continue;
-    Window near{.hops = 1, .word = w, .values = words_at(object[w], beside(object[w], kNear))};
-    for (size_t i = 0; i < near.values.size(); ++i)
-      near.masks.push_back(i == 0 ? ~uint64_t{0} : mask(near.values[i]));
-    for (uint32_t i = 0; i < near.values.size(); ++i) {
-      const uint64_t to = near.values[i];
-      if (!is_address(to) || to % kWord != 0 || is_wanted(to)) continue;
-      Window far{.hops = 2,
-                 .word = w,
-                 .offset = static_cast<uint32_t>(i * kWord),
-                 .values = words_at(to, beside(to, kFar))};
-      for (const uint64_t word : far.values) far.masks.push_back(mask(word));
-      add(std::move(far));
-    }
-    add(std::move(near));
-  }
-  return out;
-}
-
-bool Closure::hold(const std::vector<Window>& windows) const {
+bool Closure::hold(std::vector<Window>& windows) const {
   if (windows.empty()) return true;
   uint64_t object[kWords];
-  const size_t bytes = std::min(kWords * kWord, bytes_ / kWord * kWord);
-  if (!object_ || !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
+  const size_t bytes = object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
+  if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
   size_t words = 0;
   for (const Window& w : windows) words += w.values.size();
   thread_local std::vector<uint64_t> now;
   now.resize(words + windows.size());
-  uint64_t* const pointers = now.data() + words;  // of each window with two hops
+  uint64_t* const pointers = now.data() + words;  // of each window far away
   Reads first, second;
   size_t at = 0;
   for (size_t i = 0; i < windows.size(); at += windows[i++].values.size()) {
     const Window& w = windows[i];
     const size_t length = w.values.size() * kWord;
-    if (w.hops == 0) {
+    if (w.way == Way::global) {
+      first.add(program_data()[w.word].begin + w.begin, &now[at], length);
+    } else if (w.way == Way::object) {
       if (w.begin + length > bytes) return false;
       std::memcpy(&now[at], object + w.begin / kWord, length);
     } else if ((w.word + 1) * kWord > bytes) {
       return false;
-    } else if (w.hops == 1) {
+    } else if (w.way == Way::near) {
       first.add(object[w.word] + w.begin, &now[at], length);
     } else {
       first.add(object[w.word] + w.offset, pointers + i, kWord);
@@ -150,19 +130,23 @@ bool Closure::hold(const std::vector<Window>& windows) const {
   if (!first.all()) return false;
   at = 0;
   for (size_t i = 0; i < windows.size(); at += windows[i++].values.size())
-    if (windows[i].hops == 2)
+    if (windows[i].way == Way::far)
       second.add(pointers[i] + windows[i].begin, &now[at], windows[i].values.size() * kWord);
   if (!second.all()) return false;
+  bool all = true;
   at = 0;
-  for (const Window& w : windows)
-    for (size_t i = 0; i < w.values.size(); ++i, ++at)
-      if (((now[at] ^ w.values[i]) & w.masks[i]) != 0) return false;
-  return true;
+  for (Window& w : windows) {
+    const bool same = holds(w, &now[at]);
+    if (!same) w.seen.assign(&now[at], &now[at] + w.values.size());
+    all = all && same;
+    at += w.values.size();
+  }
+  return all;
 }
 
 Closure Closure::current() { return current_closure; }
 
-bool hold(const std::vector<Look>& looks) {
+bool hold(std::vector<Look>& looks) {
   for (size_t i = 0; i < looks.size(); ++i)
     if (!(i == 0 ? Closure::current() : looks[i].closure).hold(looks[i].windows)) return false;
   return true;

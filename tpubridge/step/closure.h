@@ -4,8 +4,8 @@
 // there, though no op tells of it.
 //
 // It is a second net, not the first: types are not known there. What a word of the object points to begins
-// with a variable; behind that only tensors, modules, optimizers and numbers of the trace are looked at, and
-// what changes without changing the trace is forgotten.
+// with a variable; behind that, where an object ends is guessed, and what changes without changing the trace
+// is forgotten. The globals of the program are looked at in the same way.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,19 @@
 
 namespace tpubridge::step {
 
-// Words of memory, and the way to them: the function object itself, what one of its words points to, or what
-// a pointer there points to. Of each word the bytes in its mask count.
+// Words of memory, and the way to them: the function object itself, what one of its words points to, what a
+// pointer there points to, or the globals. Of each word the bytes in its mask count.
+enum class Way : uint8_t { object, near, far, global };
 struct Window {
-  uint8_t hops = 0;
-  uint32_t word = 0, offset = 0;  // where the pointers stand: in the object, and behind the first
-  uint32_t begin = 0;             // of the words, in bytes, behind the last pointer
+  Way way = Way::object;
+  // Where the pointers stand: in the object, and behind the first. Of globals: which part of them, and where.
+  uint32_t word = 0, offset = 0;
+  uint32_t begin = 0;  // of the words, in bytes, behind the last pointer
   std::vector<uint64_t> values = {}, masks = {};
+  std::vector<uint64_t> seen = {};  // the values for which a replay was refused, if one was
 
   [[nodiscard]] bool same_way(const Window& o) const {
-    return hops == o.hops && word == o.word && offset == o.offset;
+    return way == o.way && word == o.word && offset == o.offset;
   }
   void trim();  // to the words that count
 };
@@ -46,7 +49,8 @@ class Closure {
 
   [[nodiscard]] std::vector<uint64_t> words() const;  // of the object
   [[nodiscard]] std::vector<Window> windows(const Wanted& wanted) const;
-  [[nodiscard]] bool hold(const std::vector<Window>& windows) const;
+  [[nodiscard]] static std::vector<Window> globals(const Wanted& wanted);
+  [[nodiscard]] bool hold(std::vector<Window>& windows) const;
 
   // The one that this thread calls an engine with.
   [[nodiscard]] static Closure current();
@@ -61,7 +65,7 @@ struct Look {
   Closure closure;
   std::vector<Window> windows;
 };
-[[nodiscard]] bool hold(const std::vector<Look>& looks);
+[[nodiscard]] bool hold(std::vector<Look>& looks);
 // Of two recorded calls that were alike, what the later one leaves to be looked at, or why that is not
 // enough.
 [[nodiscard]] std::string merge_looks(const std::vector<Look>& before, std::vector<Look>& now);

@@ -1,5 +1,6 @@
 #include "tpubridge/step/memory.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -55,10 +56,50 @@ bool on_heap(uintptr_t from, size_t n) {
   return from >= start && from + n <= reinterpret_cast<uintptr_t>(sbrk(0));
 }
 
+const std::vector<Range>& program_data() {
+  static const auto found = [] {
+    std::vector<Range> out;
+    // The executable comes first, and is all that is asked for.
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* to) {
+          auto& ranges = *static_cast<std::vector<Range>*>(to);
+          Range fixed;  // once the program runs
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const auto& h = info->dlpi_phdr[i];
+            const Range r{info->dlpi_addr + h.p_vaddr, info->dlpi_addr + h.p_vaddr + h.p_memsz};
+            if (h.p_type == PT_GNU_RELRO) fixed = r;
+            if (h.p_type == PT_LOAD && (h.p_flags & PF_W)) ranges.push_back(r);
+          }
+          for (auto& r : ranges) {
+            if (fixed.begin <= r.begin && fixed.end > r.begin) r.begin = std::min(fixed.end, r.end);
+            r.begin = (r.begin + kWord - 1) / kWord * kWord;
+            r.end = r.end / kWord * kWord;
+          }
+          std::erase_if(ranges, [](const Range& r) { return r.begin >= r.end; });
+          return 1;
+        },
+        &out);
+    return out;
+  }();
+  return found;
+}
+
+size_t words_of_globals() {
+  size_t words = 0;
+  for (const Range& r : program_data()) words += (r.end - r.begin) / kWord;
+  return words;
+}
+
+bool on_data(uintptr_t from, size_t n) {
+  for (const Range& r : program_data())
+    if (from >= r.begin && from + n <= r.end) return true;
+  return false;
+}
+
 void Reads::add(uintptr_t from, void* to, size_t n) {
   if (!is_address(from)) {
     failed_ = true;
-  } else if (on_stack(from, n) || on_heap(from, n)) {
+  } else if (on_stack(from, n) || on_heap(from, n) || on_data(from, n)) {
     copy_words(from, to, n);
   } else {
     local_.push_back({to, n});

@@ -21,7 +21,18 @@ inline constexpr size_t kNear = 48;  // how many words of an object on the heap 
 }
 [[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here: it can be read as it is
 [[nodiscard]] bool on_heap(uintptr_t from, size_t n);  // the part of it that grows by sbrk(): it is all there
+[[nodiscard]] bool on_data(uintptr_t from, size_t n);  // the globals of the program
 [[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
+
+// The parts of the program (of the executable, not of its libraries) that hold its globals.
+struct Range {
+  uintptr_t begin = 0, end = 0;
+};
+[[nodiscard]] const std::vector<Range>& program_data();
+// Words of globals among which modules and optimizers are looked for, and that are all looked at. A program
+// with more is most likely an interpreter.
+inline constexpr size_t kGlobals = 1024;
+[[nodiscard]] size_t words_of_globals();
 
 // Reads that are asked of the kernel, which says what is not there, all at once.
 class Reads {

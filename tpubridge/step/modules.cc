@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "tpubridge/step/memory.h"
+#include "tpubridge/step/objects.h"
 
 namespace tpubridge::step {
 
@@ -24,28 +24,6 @@ SharedWords words_of(const ModulePtr& m) {
   SharedWords out;
   std::memcpy(&out, static_cast<const void*>(&m), sizeof out);
   return out;
-}
-
-// The name of the class of an object with a table of functions, if there is one at this address.
-struct Named {
-  const std::type_info* type = nullptr;
-  std::string name;
-};
-Named class_at(uint64_t object) {
-  struct Plain {};
-  struct Single : std::exception {};
-  static const auto kinds = [] {
-    std::vector<uint64_t> out;
-    for (const std::type_info* t : {&typeid(Plain), &typeid(Single), &typeid(std::basic_iostream<char>)})
-      out.push_back(first_word(t));
-    return out;
-  }();
-  uint64_t table = 0, type = 0, kind = 0, name = 0;
-  if (object % kWord != 0 || !read_memory(object, &table, kWord) || table % kWord != 0 ||
-      !read_memory(table - kWord, &type, kWord) || type % kWord != 0 || !read_memory(type, &kind, kWord) ||
-      std::find(kinds.begin(), kinds.end(), kind) == kinds.end() || !read_memory(type + kWord, &name, kWord))
-    return {};
-  return {reinterpret_cast<const std::type_info*>(type), text_at(name, 4096)};  // NOLINT
 }
 
 bool is_module(const std::type_info& t) {
@@ -82,8 +60,7 @@ void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<
         continue;
       }
     if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0) continue;
-    // Beside a variable on a stack lie others.
-    look_for_modules(words_at(words[i], on_stack(words[i], kWord) ? 2 : kNear), hops - 1, out);
+    look_for_modules(words_at(words[i], kNear), hops - 1, out);
   }
 }
 
@@ -123,6 +100,9 @@ void Modules::put(const ModulePtr& root, bool hold) {
 bool Modules::find(const Closure& closure) {
   std::vector<ModulePtr> found;
   look_for_modules(closure.words(), 2, found);
+  if (words_of_globals() <= kGlobals)
+    for (const Range& r : program_data())
+      look_for_modules(words_at(r.begin, (r.end - r.begin) / kWord), 1, found);
   bool any = false;
   for (const auto& m : found) {
     const auto known = all();

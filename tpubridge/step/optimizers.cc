@@ -253,14 +253,18 @@ std::vector<Optimizer*> captured_optimizers(const Closure& closure) {
                                           tables_of<SGD, SGDOptions>(), tables_of<RMSprop, RMSpropOptions>(),
                                           tables_of<Adagrad, AdagradOptions>()};
   std::vector<Optimizer*> out;
-  for (uint64_t at : closure.words())
+  std::vector<uint64_t> places = closure.words();
+  if (words_of_globals() <= kGlobals)
+    for (const Range& r : program_data())
+      for (uintptr_t at = r.begin; at < r.end; at += kWord) places.push_back(at);
+  for (uint64_t at : places)
     for (int hops = 0; hops < 2; ++hops) {
       uint64_t first = 0;
       if (at % kWord != 0 || !read_memory(at, &first, kWord)) break;
       const auto t = std::find_if(all.begin(), all.end(), [&](const Tables& x) { return x.itself == first; });
       if (t != all.end()) {
-        if (lives(at, *t))
-          out.push_back(reinterpret_cast<Optimizer*>(at));  // NOLINT(performance-no-int-to-ptr)
+        auto* const found = reinterpret_cast<Optimizer*>(at);  // NOLINT(performance-no-int-to-ptr)
+        if (lives(at, *t) && std::find(out.begin(), out.end(), found) == out.end()) out.push_back(found);
         break;
       }
       at = first;

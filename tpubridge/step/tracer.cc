@@ -192,6 +192,7 @@ Ended Tracer::finish(TracedCall& c, const std::vector<at::Tensor>& arguments, bo
     c.closures.insert(c.closures.begin(), Closure::current());
     const Wanted looked_for = wanted(out, c);
     for (const auto& closure : c.closures) out.looks.push_back({closure, closure.windows(looked_for)});
+    for (auto& w : Closure::globals(looked_for)) out.looks[0].windows.push_back(std::move(w));
     compute(*c.recording, ended, {runner_, only_compile});
     return ended;
   } catch (...) {

@@ -1,0 +1,124 @@
+// What of the memory that a function reaches is looked at.
+#include "tpubridge/step/closure.h"
+#include "tpubridge/step/objects.h"
+
+namespace tpubridge::step {
+namespace {
+
+constexpr size_t kFar = 48;               // words behind two pointers
+constexpr size_t kStack = 32;             // words on a stack that belong to the object there ...
+constexpr size_t kOwn = 8;                // ... and those that surely do, mostly
+constexpr size_t kManyGlobals = 1 << 20;  // words of globals among which numbers of the trace are looked for
+
+class Masks {
+ public:
+  explicit Masks(const Wanted& wanted) : wanted_(wanted) {}
+
+  [[nodiscard]] bool is_wanted(uint64_t word) const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return wanted_.addresses.count(reinterpret_cast<const void*>(word)) != 0;
+  }
+  // Tensors, modules, optimizers, and numbers of the trace.
+  [[nodiscard]] uint64_t some(uint64_t word) const {
+    return is_wanted(word) ? ~uint64_t{0} : number_in(word);
+  }
+  // And whatever else is no pointer: where those lead is looked at by itself. Flags may have what is left of
+  // a pointer behind them.
+  [[nodiscard]] uint64_t all(uint64_t word) const {
+    char there;
+    if (!is_address(word) || !read_memory(word, &there, 1)) return ~uint64_t{0};
+    uint64_t flags = 0;
+    for (int i = 0; i < 64 && ((word >> i) & 0xFF) <= 1; i += 8) flags |= uint64_t{0xFF} << i;
+    return some(word) | flags;
+  }
+
+ private:
+  // Which bytes of the word hold a number of the trace. 1 and -1 are parts of programs, and may be numbers
+  // all the same; whole ones are too common to tell anything.
+  [[nodiscard]] uint64_t number_in(uint64_t word) const {
+    const auto& numbers = wanted_.numbers;
+    double d;
+    std::memcpy(&d, &word, kWord);
+    if (d == 1 || d == -1 || (d != 0 && numbers.count(d) != 0)) return ~uint64_t{0};
+    uint64_t mask = 0;
+    for (int half = 0; half < 2; ++half) {
+      const auto bits = static_cast<uint32_t>(word >> (32 * half));
+      float f;
+      std::memcpy(&f, &bits, sizeof f);
+      if (bits != 0 && numbers.count(f) != 0) mask |= uint64_t{0xFFFFFFFF} << (32 * half);
+    }
+    return mask;
+  }
+
+  const Wanted& wanted_;
+};
+
+void add(std::vector<Window>& out, Window w) {
+  w.trim();
+  if (!w.masks.empty()) out.push_back(std::move(w));
+}
+
+// The first `sure` words count in full where they belong to what lies there. Returns how many do.
+size_t look_at(Window& w, uintptr_t address, size_t most, size_t sure, const Masks& masks) {
+  const Extent e = extent_at(address);
+  w.values = words_at(address, std::min(e.words, most));
+  sure = e.all ? std::min(sure, w.values.size()) : 0;
+  for (size_t i = 0; i < w.values.size(); ++i)
+    w.masks.push_back(i < e.skip ? 0 : i < sure ? masks.all(w.values[i]) : masks.some(w.values[i]));
+  return sure;
+}
+
+}  // namespace
+
+std::vector<Window> Closure::windows(const Wanted& wanted) const {
+  const Masks masks(wanted);
+  std::vector<Window> out;
+  std::unordered_set<uint64_t> looked_at;
+  const auto object = words();
+  add(out, {.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
+  for (uint32_t w = 0; w < object.size(); ++w) {
+    if (!is_address(object[w]) || masks.is_wanted(object[w])) continue;
+    Window near{.way = Way::near, .word = w};
+    const bool stack = on_stack(object[w], kWord), aligned = object[w] % kWord == 0;
+    const size_t most = !stack ? ~size_t{0} : aligned ? kStack : kOwn;
+    size_t sure = look_at(near, object[w], ~size_t{0}, most, masks);
+    if (near.masks.empty()) continue;
+    near.masks[0] = ~uint64_t{0};
+    if (stack) sure = kOwn;  // what a neighbour points to may be gone, and anything now
+    for (uint32_t i = 0; i < near.values.size(); ++i) {
+      const uint64_t to = near.values[i];
+      if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to)) continue;
+      Window far{.way = Way::far, .word = w, .offset = static_cast<uint32_t>(i * kWord)};
+      if (looked_at.insert(to).second)
+        (void)look_at(far, to, kFar, i >= sure ? 0 : on_stack(to, kWord) ? kOwn : kFar, masks);
+      else if (i < sure)
+        near.masks[i] = ~uint64_t{0};  // it must stay the way to what is looked at already
+      add(out, std::move(far));
+    }
+    add(out, std::move(near));
+  }
+  return out;
+}
+
+std::vector<Window> Closure::globals(const Wanted& wanted) {
+  const Masks masks(wanted);
+  std::vector<Window> out;
+  const size_t words = words_of_globals();
+  if (words > kManyGlobals) return out;
+  for (uint32_t part = 0; part < program_data().size(); ++part) {
+    const Range r = program_data()[part];
+    const auto values = words_at(r.begin, (r.end - r.begin) / kWord);
+    if (words <= kGlobals) {
+      Window w{.way = Way::global, .word = part, .values = values};
+      for (const uint64_t v : values) w.masks.push_back(masks.all(v));
+      add(out, std::move(w));
+      continue;
+    }
+    for (uint32_t i = 0; i < values.size(); ++i)
+      if (const uint64_t mask = masks.some(values[i]))
+        out.push_back({Way::global, part, i, static_cast<uint32_t>(i * kWord), {values[i]}, {mask}});
+  }
+  return out;
+}
+
+}  // namespace tpubridge::step

@@ -1,0 +1,67 @@
+#include "tpubridge/step/objects.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <iostream>
+
+namespace tpubridge::step {
+namespace {
+
+constexpr size_t kMost = 128;  // words of one object
+
+// Of a block of glibc's malloc that begins here: the word before tells its bytes, and three flags.
+size_t words_of_block(uintptr_t address) {
+  constexpr uint64_t kFlags = 7, kStep = 16, kMapped = 2;
+  uint64_t size = 0;
+  if (address % kStep != 0 || !read_memory(address - kWord, &size, kWord)) return 0;
+  const uint64_t bytes = size & ~kFlags;
+  if (bytes % kStep != 0 || bytes < 2 * kStep || bytes > (uint64_t{1} << 24) || (size & kMapped)) return 0;
+  return bytes / kWord - 1;
+}
+
+// Of libraries whose objects change for reasons of their own: counts of holders, versions.
+bool is_foreign(const std::string& name) {
+  for (const char* prefix :
+       {"N3c10", "N2at", "N5torch", "N9tpubridge5optim", "N9tpubridge4step", "St", "NSt"})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
+}  // namespace
+
+Named class_at(uint64_t object) {
+  struct Plain {};
+  struct Single : std::exception {};
+  static const auto kinds = [] {
+    std::vector<uint64_t> out;
+    for (const std::type_info* t : {&typeid(Plain), &typeid(Single), &typeid(std::basic_iostream<char>)})
+      out.push_back(first_word(t));
+    return out;
+  }();
+  uint64_t table = 0, type = 0, kind = 0, name = 0;
+  if (object % kWord != 0 || !read_memory(object, &table, kWord) || table % kWord != 0 ||
+      !read_memory(table - kWord, &type, kWord) || type % kWord != 0 || !read_memory(type, &kind, kWord) ||
+      std::find(kinds.begin(), kinds.end(), kind) == kinds.end() || !read_memory(type + kWord, &name, kWord))
+    return {};
+  std::string text = text_at(name, 4096);
+  if (text.starts_with('*')) text.erase(0, 1);                              // one that no other file knows
+  return {reinterpret_cast<const std::type_info*>(type), std::move(text)};  // NOLINT
+}
+
+Extent extent_at(uintptr_t address) {
+  if (on_stack(address, kWord)) return {kNear, 0, true};
+  const size_t block = std::min(words_of_block(address), kMost);
+  if (block == 0) return {kNear, 0, false};
+  uint64_t first = 0;
+  dl_find_object found;
+  if (!read_memory(address, &first, kWord)) return {};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  if (!is_address(first) || _dl_find_object(reinterpret_cast<void*>(first), &found) != 0)
+    return {block, 0, true};
+  const std::string name = class_at(address).name;
+  if (name.starts_with("St23_Sp_counted_ptr_inplace")) return {block, 2, true};  // holds the object itself
+  return {block, 0, !is_foreign(name)};
+}
+
+}  // namespace tpubridge::step
