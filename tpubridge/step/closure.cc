@@ -43,9 +43,13 @@ bool is_pointer_now(uint64_t before, uint64_t now) {
   return before != 0 && !is_address(before) && is_address(now) && read_memory(now, &there, 1);
 }
 
-bool holds(const Window& w, const uint64_t* now) {
+// Where it does not, what it saw is kept.
+bool holds(Window& w, const uint64_t* now) {
   for (size_t i = 0; i < w.values.size(); ++i)
-    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0 && !is_pointer_now(w.values[i], now[i])) return false;
+    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0 && !is_pointer_now(w.values[i], now[i])) {
+      w.seen.assign(now, now + w.values.size());
+      return false;
+    }
   return true;
 }
 
@@ -104,43 +108,51 @@ bool Closure::hold(std::vector<Window>& windows) const {
   uint64_t object[kWords];
   const size_t bytes = object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
   if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
-  size_t words = 0;
+  const Readable readable;
+  thread_local std::vector<uint64_t>
+      now;  // what the kernel is asked for: pointers to what is far away, words
+  thread_local std::vector<std::pair<Window*, size_t>> asked;
+  size_t words = windows.size();
   for (const Window& w : windows) words += w.values.size();
-  thread_local std::vector<uint64_t> now;
-  now.resize(words + windows.size());
-  uint64_t* const pointers = now.data() + words;  // of each window far away
-  Reads first, second;
-  size_t at = 0;
-  for (size_t i = 0; i < windows.size(); at += windows[i++].values.size()) {
-    const Window& w = windows[i];
-    const size_t length = w.values.size() * kWord;
+  now.resize(words);
+  asked.clear();
+  Reads pointers, rest;
+  bool all = true;
+  size_t at = windows.size();
+  auto look = [&](Window& w, uintptr_t address) {
+    const size_t n = w.values.size();
+    if (readable.has(address, n * kWord)) {
+      if (!differ(address, w.values.data(), w.masks.data(), n)) return;
+      (void)read_memory(address, &now[at], n * kWord);
+      all = holds(w, &now[at]) && all;
+    } else {
+      rest.add(address, &now[at], n * kWord);
+      asked.emplace_back(&w, at);
+      at += n;
+    }
+  };
+  for (size_t i = 0; i < windows.size(); ++i) {
+    Window& w = windows[i];
     if (w.way == Way::global) {
-      first.add(program_data()[w.word].begin + w.begin, &now[at], length);
+      look(w, program_data()[w.word].begin + w.begin);
     } else if (w.way == Way::object) {
-      if (w.begin + length > bytes) return false;
-      std::memcpy(&now[at], object + w.begin / kWord, length);
+      if (w.begin + w.values.size() * kWord > bytes) return false;
+      all = holds(w, object + w.begin / kWord) && all;
     } else if ((w.word + 1) * kWord > bytes) {
       return false;
     } else if (w.way == Way::near) {
-      first.add(object[w.word] + w.begin, &now[at], length);
+      look(w, object[w.word] + w.begin);
+    } else if (const uintptr_t at_pointer = object[w.word] + w.offset; readable.has(at_pointer, kWord)) {
+      now[i] = word_at(at_pointer);
     } else {
-      first.add(object[w.word] + w.offset, pointers + i, kWord);
+      pointers.add(at_pointer, &now[i], kWord);
     }
   }
-  if (!first.all()) return false;
-  at = 0;
-  for (size_t i = 0; i < windows.size(); at += windows[i++].values.size())
-    if (windows[i].way == Way::far)
-      second.add(pointers[i] + windows[i].begin, &now[at], windows[i].values.size() * kWord);
-  if (!second.all()) return false;
-  bool all = true;
-  at = 0;
-  for (Window& w : windows) {
-    const bool same = holds(w, &now[at]);
-    if (!same) w.seen.assign(&now[at], &now[at] + w.values.size());
-    all = all && same;
-    at += w.values.size();
-  }
+  if (!pointers.all()) return false;
+  for (size_t i = 0; i < windows.size(); ++i)
+    if (windows[i].way == Way::far) look(windows[i], now[i] + windows[i].begin);
+  if (!rest.all()) return false;
+  for (const auto& [w, from] : asked) all = holds(*w, &now[from]) && all;
   return all;
 }
 

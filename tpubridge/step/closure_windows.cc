@@ -68,6 +68,14 @@ size_t look_at(Window& w, uintptr_t address, size_t most, size_t sure, const Mas
   return sure;
 }
 
+// Another variable that is captured ends this one.
+size_t words_to_next(uint64_t address, const std::vector<uint64_t>& captured) {
+  uint64_t next = ~uint64_t{0};
+  for (const uint64_t c : captured)
+    if (c > address) next = std::min(next, c);
+  return std::max<size_t>(1, (next - address) / kWord);
+}
+
 }  // namespace
 
 std::vector<Window> Closure::windows(const Wanted& wanted) const {
@@ -81,13 +89,14 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
     Window near{.way = Way::near, .word = w};
     const bool stack = on_stack(object[w], kWord), aligned = object[w] % kWord == 0;
     const size_t most = !stack ? ~size_t{0} : aligned ? kStack : kOwn;
-    size_t sure = look_at(near, object[w], ~size_t{0}, most, masks);
+    size_t sure =
+        look_at(near, object[w], stack ? words_to_next(object[w], object) : ~size_t{0}, most, masks);
     if (near.masks.empty()) continue;
     near.masks[0] = ~uint64_t{0};
     if (stack) sure = kOwn;  // what a neighbour points to may be gone, and anything now
     for (uint32_t i = 0; i < near.values.size(); ++i) {
       const uint64_t to = near.values[i];
-      if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to)) continue;
+      if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to) || is_loaded(to)) continue;
       Window far{.way = Way::far, .word = w, .offset = static_cast<uint32_t>(i * kWord)};
       if (looked_at.insert(to).second)
         (void)look_at(far, to, kFar, i >= sure ? 0 : on_stack(to, kWord) ? kOwn : kFar, masks);

@@ -25,14 +25,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void copy_words(u
   for (size_t i = 0; i < n; ++i) out[i] = *reinterpret_cast<const volatile unsigned char*>(from + i);
 }
 
-pid_t self() {
-  thread_local const pid_t id = getpid();  // the device is of no use in a forked process anyway
-  return id;
-}
-
-}  // namespace
-
-bool on_stack(uintptr_t from, size_t n) {
+uintptr_t top_of_stack() {
   thread_local const uintptr_t top = [] {
     pthread_attr_t attributes;
     void* low = nullptr;
@@ -42,18 +35,49 @@ bool on_stack(uintptr_t from, size_t n) {
     pthread_attr_destroy(&attributes);
     return reinterpret_cast<uintptr_t>(low) + size;
   }();
-  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-  return from >= here && from + n <= top;
+  return top;
 }
 
-bool on_heap(uintptr_t from, size_t n) {
+pid_t self() {
+  thread_local const pid_t id = getpid();  // the device is of no use in a forked process anyway
+  return id;
+}
+
+}  // namespace
+
+bool on_stack(uintptr_t from, size_t n) {
+  return from >= reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) && from + n <= top_of_stack();
+}
+
+// Of the heap, the part that grows by sbrk(): it is all there.
+Readable::Readable() : stack_{reinterpret_cast<uintptr_t>(__builtin_frame_address(0)), top_of_stack()} {
   static const uintptr_t start = [] {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
       if (line.ends_with("[heap]")) return static_cast<uintptr_t>(std::stoull(line, nullptr, 16));
     return ~uintptr_t{0};
   }();
-  return from >= start && from + n <= reinterpret_cast<uintptr_t>(sbrk(0));
+  heap_ = {start, reinterpret_cast<uintptr_t>(sbrk(0))};
+}
+
+uint64_t word_at(uintptr_t readable) {
+  uint64_t word;
+  copy_words(readable, &word, kWord);
+  return word;
+}
+
+__attribute__((no_sanitize("address", "thread", "undefined"))) bool differ(uintptr_t readable,
+                                                                           const uint64_t* values,
+                                                                           const uint64_t* masks, size_t n) {
+  if (readable % kWord != 0) {
+    for (size_t i = 0; i < n; ++i)
+      if ((word_at(readable + i * kWord) ^ values[i]) & masks[i]) return true;
+    return false;
+  }
+  const auto* words = reinterpret_cast<const uint64_t*>(readable);  // NOLINT(performance-no-int-to-ptr)
+  uint64_t any = 0;
+  for (size_t i = 0; i < n; ++i) any |= (words[i] ^ values[i]) & masks[i];
+  return any != 0;
 }
 
 const std::vector<Range>& program_data() {
@@ -99,7 +123,7 @@ bool on_data(uintptr_t from, size_t n) {
 void Reads::add(uintptr_t from, void* to, size_t n) {
   if (!is_address(from)) {
     failed_ = true;
-  } else if (on_stack(from, n) || on_heap(from, n) || on_data(from, n)) {
+  } else if (readable_.has(from, n)) {
     copy_words(from, to, n);
   } else {
     local_.push_back({to, n});
@@ -136,8 +160,14 @@ std::vector<uint64_t> words_at(uintptr_t from, size_t most) {
 
 std::string text_at(uintptr_t from, size_t most) {
   std::string out;
-  char c = 0;
-  while (out.size() < most && read_memory(from + out.size(), &c, 1) && c != 0) out += c;
+  while (out.size() < most) {
+    char part[64];
+    size_t n = sizeof part - (from + out.size()) % sizeof part;  // does not reach into the next page
+    if (!read_memory(from + out.size(), part, n)) return {};
+    n = strnlen(part, n);
+    out.append(part, n);
+    if ((from + out.size()) % sizeof part != 0 || n == 0) break;
+  }
   return out;
 }
 

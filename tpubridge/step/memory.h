@@ -19,9 +19,8 @@ inline constexpr size_t kNear = 48;  // how many words of an object on the heap 
   std::memcpy(&word, object, sizeof word);
   return word;
 }
-[[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here: it can be read as it is
-[[nodiscard]] bool on_heap(uintptr_t from, size_t n);  // the part of it that grows by sbrk(): it is all there
-[[nodiscard]] bool on_data(uintptr_t from, size_t n);  // the globals of the program
+[[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here
+[[nodiscard]] bool on_data(uintptr_t from, size_t n);   // the globals of the program
 [[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
 
 // The parts of the program (of the executable, not of its libraries) that hold its globals.
@@ -34,6 +33,22 @@ struct Range {
 inline constexpr size_t kGlobals = 1024;
 [[nodiscard]] size_t words_of_globals();
 
+// Memory that can be read as it is, now and by this thread: its stack above here, the heap, the globals.
+class Readable {
+ public:
+  Readable();
+  [[nodiscard]] bool has(uintptr_t from, size_t n) const {
+    return (from >= stack_.begin && from + n <= stack_.end) ||
+           (from >= heap_.begin && from + n <= heap_.end) || on_data(from, n);
+  }
+
+ private:
+  Range stack_, heap_;
+};
+[[nodiscard]] uint64_t word_at(uintptr_t readable);
+// Whether the words there differ from those given in bytes of their masks.
+[[nodiscard]] bool differ(uintptr_t readable, const uint64_t* values, const uint64_t* masks, size_t n);
+
 // Reads that are asked of the kernel, which says what is not there, all at once.
 class Reads {
  public:
@@ -41,6 +56,7 @@ class Reads {
   [[nodiscard]] bool all();  // does them; false where something was not there
 
  private:
+  Readable readable_;
   std::vector<iovec> local_, remote_;
   size_t bytes_ = 0;
   bool failed_ = false;

@@ -39,7 +39,9 @@ bool is_module(const std::type_info& t) {
 // A shared_ptr of a living module, if these two words are one: the module knows its own counts, and they are
 // those of a shared_ptr that somebody holds. What was freed has no such counts any more.
 ModulePtr module_of(uint64_t object, uint64_t counts) {
-  if (!is_address(object) || !is_address(counts) || object % kWord != 0 || counts % kWord != 0) return {};
+  if (!is_address(object) || !is_address(counts) || object % kWord != 0 || counts % kWord != 0 ||
+      is_loaded(object))
+    return {};
   SharedWords itself;  // behind the table of functions
   uint32_t holders = 0;
   if (!read_memory(object + kWord, &itself, sizeof itself) || itself.object != object ||
@@ -59,7 +61,7 @@ void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<
         ++i;
         continue;
       }
-    if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0) continue;
+    if (hops == 0 || !is_address(words[i]) || words[i] % kWord != 0 || is_loaded(words[i])) continue;
     look_for_modules(words_at(words[i], kNear), hops - 1, out);
   }
 }

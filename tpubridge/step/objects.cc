@@ -49,16 +49,18 @@ Named class_at(uint64_t object) {
   return {reinterpret_cast<const std::type_info*>(type), std::move(text)};  // NOLINT
 }
 
+bool is_loaded(uint64_t address) {
+  dl_find_object found;
+  return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0;  // NOLINT(performance-no-int-to-ptr)
+}
+
 Extent extent_at(uintptr_t address) {
   if (on_stack(address, kWord)) return {kNear, 0, true};
   const size_t block = std::min(words_of_block(address), kMost);
   if (block == 0) return {kNear, 0, false};
   uint64_t first = 0;
-  dl_find_object found;
   if (!read_memory(address, &first, kWord)) return {};
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  if (!is_address(first) || _dl_find_object(reinterpret_cast<void*>(first), &found) != 0)
-    return {block, 0, true};
+  if (!is_address(first) || !is_loaded(first)) return {block, 0, true};
   const std::string name = class_at(address).name;
   if (name.starts_with("St23_Sp_counted_ptr_inplace")) return {block, 2, true};  // holds the object itself
   return {block, 0, !is_foreign(name)};

@@ -15,6 +15,9 @@ struct Named {
 };
 [[nodiscard]] Named class_at(uint64_t object);
 
+[[nodiscard]] bool is_loaded(
+    uint64_t address);  // a part of the program or of a library: tables, code, globals
+
 // Words that belong to what lies at an address, from the one on that `skip` says. Where it is not known how
 // many do, others lie beside them (all is false): then not every word of theirs tells something.
 struct Extent {
