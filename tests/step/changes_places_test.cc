@@ -86,7 +86,7 @@ struct Knobs {
 };
 
 // The same on the host, by hand: what the function gives without a step around it.
-void try_changes(Kind kind, Knobs& knobs, const std::function<Tensor(const Tensor&)>& plain, auto step) {
+void expect_followed(Kind kind, Knobs& knobs, const std::function<Tensor(const Tensor&)>& plain, auto step) {
   for (int change = 0; change < 3; ++change) {
     for (int i = 0; i < kSettled; ++i) {
       const Tensor x = vec({1, 2, static_cast<float>(3 + i)});
@@ -113,7 +113,7 @@ TEST(ChangedPlaces, AnObjectOnTheStack) {
   for_all_kinds([](Kind kind) {
     Knobs k = fresh();
     auto fn = [&](const Tensor& x) { return k.run(kind, x); };
-    try_changes(kind, k, fn, compile(fn));
+    expect_followed(kind, k, fn, compile(fn));
   });
 }
 
@@ -126,7 +126,7 @@ TEST(ChangedPlaces, AMemberOfAnObjectOnTheStack) {
   for_all_kinds([](Kind kind) {
     Model m;
     auto fn = [&](const Tensor& x) { return m.inner.run(kind, x); };
-    try_changes(kind, m.inner, fn, compile(fn));
+    expect_followed(kind, m.inner, fn, compile(fn));
   });
 }
 
@@ -134,7 +134,7 @@ TEST(ChangedPlaces, AnObjectOnTheHeap) {
   for_all_kinds([](Kind kind) {
     auto k = std::make_unique<Knobs>(fresh());
     auto fn = [&, p = k.get()](const Tensor& x) { return p->run(kind, x); };
-    try_changes(kind, *k, fn, compile(fn));
+    expect_followed(kind, *k, fn, compile(fn));
   });
 }
 
@@ -142,7 +142,7 @@ TEST(ChangedPlaces, AnObjectThatIsShared) {
   for_all_kinds([](Kind kind) {
     auto k = std::make_shared<Knobs>(fresh());
     auto fn = [kind, k](const Tensor& x) { return k->run(kind, x); };
-    try_changes(kind, *k, fn, compile(fn));
+    expect_followed(kind, *k, fn, compile(fn));
   });
 }
 
@@ -159,11 +159,11 @@ TEST(ChangedPlaces, BehindAPointerOfAnObject) {
     auto m = std::make_unique<Model>();
     m->kind = kind;
     auto fn = [p = m.get()](const Tensor& x) { return p->own(x); };
-    try_changes(kind, *m->config, fn, compile(fn));
+    expect_followed(kind, *m->config, fn, compile(fn));
     Model other;
     other.kind = kind;
     auto second = [&](const Tensor& x) { return other.of_all(x); };
-    try_changes(kind, *other.shared, second, compile(second));
+    expect_followed(kind, *other.shared, second, compile(second));
   });
 }
 
@@ -171,7 +171,7 @@ TEST(ChangedPlaces, AnElementOfAVector) {
   for_all_kinds([](Kind kind) {
     std::vector<Knobs> all = {fresh(), fresh(), fresh()};
     auto fn = [&](const Tensor& x) { return all[1].run(kind, x); };
-    try_changes(kind, all[1], fn, compile(fn));
+    expect_followed(kind, all[1], fn, compile(fn));
   });
 }
 
@@ -180,7 +180,7 @@ TEST(ChangedPlaces, AnElementOfAMap) {
     std::map<std::string, Knobs> all;
     all["one"] = fresh();
     auto fn = [&](const Tensor& x) { return all.at("one").run(kind, x); };
-    try_changes(kind, all.at("one"), fn, compile(fn));
+    expect_followed(kind, all.at("one"), fn, compile(fn));
   });
 }
 
@@ -192,7 +192,7 @@ TEST(ChangedPlaces, AGlobal) {
     kind = k;
     the_global = fresh();
     auto fn = [](const Tensor& x) { return the_global.run(kind, x); };
-    try_changes(k, the_global, fn, compile(fn));
+    expect_followed(k, the_global, fn, compile(fn));
   });
   the_global = {};
 }
@@ -202,7 +202,7 @@ TEST(ChangedPlaces, AStaticOfAFunction) {
     static Knobs k;
     k = fresh();
     auto fn = [kind](const Tensor& x) { return k.run(kind, x); };
-    try_changes(kind, k, fn, compile(fn));
+    expect_followed(kind, k, fn, compile(fn));
     k = {};
   });
 }

@@ -69,14 +69,15 @@ TEST(StepMemory, GradientsOfTheCallBeforeMakeRoom) {
     w.mutable_grad() = Tensor();
     (w * t).sum().backward();
   });
-  for (int i = 0; i < 3; ++i) step(x);
-  ASSERT_EQ(step.report().replayed, 1) << step.report().why_traced;
+  for (int i = 0; i < 8; ++i) step(x);
+  const auto replayed = step.report().replayed;
+  ASSERT_GE(replayed, 1) << step.report().why_traced;
   struct Limit {
     int64_t old;
     ~Limit() { set_memory_limit(old); }
   } limit{set_memory_limit(device_memory().live + (1 << 19))};
   EXPECT_NO_THROW(step(x));
-  EXPECT_EQ(step.report().replayed, 2);
+  EXPECT_EQ(step.report().replayed, replayed + 1) << step.report().why_traced;
   EXPECT_EQ(w.grad()[7].item<float>(), 3);
 }
 

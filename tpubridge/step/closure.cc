@@ -37,16 +37,18 @@ uint64_t to_forget(uint64_t a, uint64_t b) {
   return out;
 }
 
-// A number does not become a pointer: what lies there was no number, or is none any more.
-bool is_pointer_now(uint64_t before, uint64_t now) {
+// A number does not become a pointer: what lies there was no number, or is none any more. Nor does a flag
+// become anything but a flag: that was the lower end of a pointer.
+bool is_pointer_now(uint64_t before, uint64_t now, uint64_t mask) {
   char there;
-  return before != 0 && !is_address(before) && is_address(now) && read_memory(now, &there, 1);
+  const bool was_flag = is_address(before) && mask != ~uint64_t{0} && (now & mask & 0xFEFEFEFEFEFEFEFE) != 0;
+  return ((before != 0 && !is_address(before)) || was_flag) && is_address(now) && read_memory(now, &there, 1);
 }
 
 // Where it does not, what it saw is kept.
 bool holds(Window& w, const uint64_t* now) {
   for (size_t i = 0; i < w.values.size(); ++i)
-    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0 && !is_pointer_now(w.values[i], now[i])) {
+    if (((now[i] ^ w.values[i]) & w.masks[i]) != 0 && !is_pointer_now(w.values[i], now[i], w.masks[i])) {
       w.seen.assign(now, now + w.values.size());
       return false;
     }

@@ -6,8 +6,7 @@ namespace tpubridge::step {
 namespace {
 
 constexpr size_t kFar = 48;               // words behind two pointers
-constexpr size_t kStack = 32;             // words on a stack that belong to the object there ...
-constexpr size_t kOwn = 8;                // ... and those that surely do, mostly
+constexpr size_t kOwn = 8;                // words on a stack that surely belong to what lies there, mostly
 constexpr size_t kManyGlobals = 1 << 20;  // words of globals among which numbers of the trace are looked for
 
 class Masks {
@@ -58,14 +57,14 @@ void add(std::vector<Window>& out, Window w) {
   if (!w.masks.empty()) out.push_back(std::move(w));
 }
 
-// The first `sure` words count in full where they belong to what lies there. Returns how many do.
-size_t look_at(Window& w, uintptr_t address, size_t most, size_t sure, const Masks& masks) {
+// Words of their own count in full, `own` of them at most. Returns how many do.
+size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, const Masks& masks) {
   const Extent e = extent_at(address);
   w.values = words_at(address, std::min(e.words, most));
-  sure = e.all ? std::min(sure, w.values.size()) : 0;
+  own = std::min({own, e.own, w.values.size()});
   for (size_t i = 0; i < w.values.size(); ++i)
-    w.masks.push_back(i < e.skip ? 0 : i < sure ? masks.all(w.values[i]) : masks.some(w.values[i]));
-  return sure;
+    w.masks.push_back(i < e.skip ? 0 : i < own ? masks.all(w.values[i]) : masks.some(w.values[i]));
+  return own;
 }
 
 // Another variable that is captured ends this one.
@@ -87,20 +86,19 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   for (uint32_t w = 0; w < object.size(); ++w) {
     if (!is_address(object[w]) || masks.is_wanted(object[w])) continue;
     Window near{.way = Way::near, .word = w};
-    const bool stack = on_stack(object[w], kWord), aligned = object[w] % kWord == 0;
-    const size_t most = !stack ? ~size_t{0} : aligned ? kStack : kOwn;
-    size_t sure =
-        look_at(near, object[w], stack ? words_to_next(object[w], object) : ~size_t{0}, most, masks);
+    const bool stack = on_stack(object[w], kWord);
+    const size_t most = stack ? words_to_next(object[w], object) : ~size_t{0};
+    size_t own = look_at(near, object[w], most, object[w] % kWord == 0 ? ~size_t{0} : kOwn, masks);
     if (near.masks.empty()) continue;
     near.masks[0] = ~uint64_t{0};
-    if (stack) sure = kOwn;  // what a neighbour points to may be gone, and anything now
+    if (stack) own = kOwn;  // what a neighbour points to may be gone, and anything now
     for (uint32_t i = 0; i < near.values.size(); ++i) {
       const uint64_t to = near.values[i];
       if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to) || is_loaded(to)) continue;
       Window far{.way = Way::far, .word = w, .offset = static_cast<uint32_t>(i * kWord)};
       if (looked_at.insert(to).second)
-        (void)look_at(far, to, kFar, i >= sure ? 0 : on_stack(to, kWord) ? kOwn : kFar, masks);
-      else if (i < sure)
+        (void)look_at(far, to, kFar, i >= own ? 0 : on_stack(to, kWord) ? kOwn : kFar, masks);
+      else if (i < own)
         near.masks[i] = ~uint64_t{0};  // it must stay the way to what is looked at already
       add(out, std::move(far));
     }

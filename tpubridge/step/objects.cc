@@ -8,8 +8,6 @@
 namespace tpubridge::step {
 namespace {
 
-constexpr size_t kMost = 128;  // words of one object
-
 // Of a block of glibc's malloc that begins here: the word before tells its bytes, and three flags.
 size_t words_of_block(uintptr_t address) {
   constexpr uint64_t kFlags = 7, kStep = 16, kMapped = 2;
@@ -55,15 +53,24 @@ bool is_loaded(uint64_t address) {
 }
 
 Extent extent_at(uintptr_t address) {
-  if (on_stack(address, kWord)) return {kNear, 0, true};
-  const size_t block = std::min(words_of_block(address), kMost);
-  if (block == 0) return {kNear, 0, false};
+  constexpr size_t kMost = 128, kUnknown = 32;
+  constexpr const char* kHolder =
+      "St23_Sp_counted_ptr_inplace";  // what make_shared makes: counts, the object
+  if (on_stack(address, kWord)) return {kNear, 0, kUnknown};
+  Extent out{kNear, 0, kUnknown};
+  size_t block = words_of_block(address);
+  if (block == 0 && class_at(address - 2 * kWord).name.starts_with(kHolder))
+    block = std::max<size_t>(2, words_of_block(address - 2 * kWord)) - 2;
+  if (block != 0) out.words = out.own = std::min(block, kMost);
   uint64_t first = 0;
   if (!read_memory(address, &first, kWord)) return {};
-  if (!is_address(first) || !is_loaded(first)) return {block, 0, true};
+  if (!is_address(first) || !is_loaded(first)) return out;
   const std::string name = class_at(address).name;
-  if (name.starts_with("St23_Sp_counted_ptr_inplace")) return {block, 2, true};  // holds the object itself
-  return {block, 0, !is_foreign(name)};
+  if (name.starts_with(kHolder))
+    out.skip = 2;
+  else if (is_foreign(name))
+    out.own = 0;
+  return out;
 }
 
 }  // namespace tpubridge::step

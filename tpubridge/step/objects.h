@@ -18,11 +18,10 @@ struct Named {
 [[nodiscard]] bool is_loaded(
     uint64_t address);  // a part of the program or of a library: tables, code, globals
 
-// Words that belong to what lies at an address, from the one on that `skip` says. Where it is not known how
-// many do, others lie beside them (all is false): then not every word of theirs tells something.
+// How many words are looked at there, from the one on that `skip` says, and how many of them belong to what
+// lies there, as far as can be told. Beside those others may lie, of which not every word tells something.
 struct Extent {
-  size_t words = 0, skip = 0;
-  bool all = false;
+  size_t words = 0, skip = 0, own = 0;
 };
 [[nodiscard]] Extent extent_at(uintptr_t address);
 
