@@ -119,7 +119,6 @@ TEST(ChangedPlaces, AnObjectOnTheStack) {
 
 TEST(ChangedPlaces, AMemberOfAnObjectOnTheStack) {
   struct Model {
-    std::string name = "a model";
     std::vector<int> sizes = {1, 2, 3};
     Knobs inner = fresh();
   };

@@ -72,9 +72,11 @@ std::string merge_windows(const std::vector<Window>& before, std::vector<Window>
       w.masks[i] &= old->masks[at - from];
       const uint64_t differ = bytes_that_differ(w.values[i], was) & w.masks[i];
       const bool is_variable = w.way == Way::near && at == 0;
+      const bool pointers = is_address(w.values[i]) && is_address(was);
+      const bool firm = std::find(w.firm.begin(), w.firm.end(), at) != w.firm.end();
       // A variable has one byte at least: the first. Of the object itself, all but pointers.
-      if ((is_variable && (differ & 0xFF)) ||
-          (w.way == Way::object && differ && !(is_address(w.values[i]) && is_address(was))))
+      if ((is_variable && ((differ & 0xFF) || (differ && pointers))) || (firm && differ) ||
+          (w.way == Way::object && differ && !pointers))
         return "a variable that it captures changes from call to call (pass it as an argument, or make it in "
                "the step)";
       w.masks[i] &= ~(is_variable ? differ : to_forget(w.values[i], was));

@@ -29,6 +29,7 @@ struct Window {
   uint32_t begin = 0;  // of the words, in bytes, behind the last pointer
   std::vector<uint64_t> values = {}, masks = {};
   std::vector<uint64_t> seen = {};  // the values for which a replay was refused, if one was
+  std::vector<size_t> firm = {};    // words behind the last pointer that are never forgotten
 
   [[nodiscard]] bool same_way(const Window& o) const {
     return way == o.way && word == o.word && offset == o.offset;
@@ -38,7 +39,8 @@ struct Window {
 
 // What is looked for behind the pointers.
 struct Wanted {
-  std::unordered_set<const void*> addresses;  // of tensors, modules, optimizers
+  std::unordered_set<const void*> addresses;   // of tensors, modules, optimizers
+  std::unordered_set<const void*> optimizers;  // those of them
   std::unordered_set<double> numbers;
 };
 

@@ -17,6 +17,9 @@ class Masks {
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return wanted_.addresses.count(reinterpret_cast<const void*>(word)) != 0;
   }
+  [[nodiscard]] bool is_optimizer(uint64_t word) const {
+    return wanted_.optimizers.count(reinterpret_cast<const void*>(word)) != 0;  // NOLINT
+  }
   // Tensors, modules, optimizers, and numbers of the trace.
   [[nodiscard]] uint64_t some(uint64_t word) const {
     return is_wanted(word) ? ~uint64_t{0} : number_in(word);
@@ -117,7 +120,10 @@ std::vector<Window> Closure::globals(const Wanted& wanted) {
     const auto values = words_at(r.begin, (r.end - r.begin) / kWord);
     if (words <= kGlobals) {
       Window w{.way = Way::global, .word = part, .values = values};
-      for (const uint64_t v : values) w.masks.push_back(masks.all(v));
+      for (const uint64_t v : values) {
+        if (masks.is_optimizer(v)) w.firm.push_back(w.masks.size());
+        w.masks.push_back(masks.all(v));
+      }
       add(out, std::move(w));
       continue;
     }

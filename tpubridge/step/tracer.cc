@@ -39,7 +39,7 @@ Wanted wanted(const Recorded& r, const TracedCall& call) {
   Wanted w;
   for (const auto& c : r.captured) w.addresses.insert(c.identity);
   for (const auto& m : call.modules) w.addresses.insert(m.get());
-  for (const auto& o : r.optimizers) w.addresses.insert(o.optimizer);
+  for (const auto& o : r.optimizers) w.addresses.insert(o.optimizer), w.optimizers.insert(o.optimizer);
   for (const auto& n : r.numbers)
     if (n.kind == NumberSource::Kind::constant)
       w.numbers.insert(n.value.dtype == DType::s64 ? static_cast<double>(n.value.integer) : n.value.real);
