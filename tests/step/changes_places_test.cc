@@ -1,4 +1,5 @@
 // Numbers, flags and tensors that change after replay began, in every place where a function may find them.
+#include <iostream>
 #include <map>
 
 #include "tests/step/changes.h"
@@ -20,7 +21,7 @@ enum class Kind {
 };
 
 struct Knobs {
-  std::array<int64_t, 3> before{};
+  int64_t before = 0;
   double number = 1.5;
   float small = 0.75;
   int index = 0;
@@ -104,6 +105,13 @@ Knobs fresh() {
   return out;
 }
 
+// How large a block is shows with glibc's malloc alone; the thread sanitizer has its own.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kKnowsBlocks = false;
+#else
+constexpr bool kKnowsBlocks = true;
+#endif
+
 template <class Try>
 void for_all_kinds(Try&& one) {
   for (int kind = 0; kind < int(Kind::last); ++kind) one(Kind(kind));
@@ -146,6 +154,7 @@ TEST(ChangedPlaces, AnObjectThatIsShared) {
 }
 
 TEST(ChangedPlaces, BehindAPointerOfAnObject) {
+  if (!kKnowsBlocks) GTEST_SKIP();
   struct Model {
     virtual ~Model() = default;
     std::unique_ptr<Knobs> config = std::make_unique<Knobs>(fresh());
@@ -167,6 +176,7 @@ TEST(ChangedPlaces, BehindAPointerOfAnObject) {
 }
 
 TEST(ChangedPlaces, AnElementOfAVector) {
+  if (!kKnowsBlocks) GTEST_SKIP();
   for_all_kinds([](Kind kind) {
     std::vector<Knobs> all = {fresh(), fresh(), fresh()};
     auto fn = [&](const Tensor& x) { return all[1].run(kind, x); };
@@ -175,6 +185,7 @@ TEST(ChangedPlaces, AnElementOfAVector) {
 }
 
 TEST(ChangedPlaces, AnElementOfAMap) {
+  if (!kKnowsBlocks) GTEST_SKIP();
   for_all_kinds([](Kind kind) {
     std::map<std::string, Knobs> all;
     all["one"] = fresh();
@@ -258,6 +269,18 @@ TEST(ChangedPlaces, AModelAndItsOptimizerThatAreGlobal) {
   EXPECT_TRUE(dropped);
   the_optimizer.reset();
   the_net.reset();
+}
+
+TEST(ChangedPlaces, AStreamThatIsUsedIsNoVariable) {
+  auto step = compile([](const Tensor& x) { return x + the_global.number; });
+  for (int i = 0; i < kSettled; ++i) EXPECT_EQ(host(step(vec({2}))), Floats{3.5});
+  const auto traced = step.report().traced;
+  std::cin.width(17);
+  std::cout.precision(11);
+  EXPECT_EQ(host(step(vec({2}))), Floats{3.5});
+  EXPECT_EQ(step.report().traced, traced) << step.report().why_traced;
+  std::cin.width(0);
+  std::cout.precision(6);
 }
 
 // What changes at every call beside what is used costs no replay.

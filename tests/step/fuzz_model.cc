@@ -59,6 +59,9 @@ namespace {
 
 // Large enough that a gradient of nothing but rounding errors does not count.
 constexpr double kEps = 1e-3;
+// A centered RMSprop takes the root of a difference that may be nothing but rounding errors: 1e-16 becomes
+// 1e-8.
+constexpr double kCenteredEps = 0.1;
 
 SGDOptions sgd(const Optimizer& o) {
   return SGDOptions(o.lr)
@@ -91,9 +94,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Optimizer& o, bool
     case Rule::adamw:
       return std::make_unique<torch::optim::AdamW>(p, adam<AdamWOptions>(o));
     case Rule::rmsprop:
-      return std::make_unique<torch::optim::RMSprop>(
-          p,
-          RMSpropOptions(o.lr).momentum(o.momentum).eps(kEps).weight_decay(o.weight_decay).centered(o.flag));
+      return std::make_unique<torch::optim::RMSprop>(p, RMSpropOptions(o.lr)
+                                                            .momentum(o.momentum)
+                                                            .eps(o.flag ? kCenteredEps : kEps)
+                                                            .weight_decay(o.weight_decay)
+                                                            .centered(o.flag));
     case Rule::adagrad:
       return std::make_unique<torch::optim::Adagrad>(
           p, AdagradOptions(o.lr).eps(kEps).weight_decay(o.weight_decay).lr_decay(o.flag ? 0.1 : 0));

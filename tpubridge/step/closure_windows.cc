@@ -1,4 +1,6 @@
 // What of the memory that a function reaches is looked at.
+#include <iostream>
+
 #include "tpubridge/step/closure.h"
 #include "tpubridge/step/objects.h"
 
@@ -70,6 +72,15 @@ size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, const Mask
   return own;
 }
 
+// The streams of the standard library may stand among the globals of a program, and change as they are used.
+bool in_stream(uintptr_t address) {
+  const auto is_in = [&](const auto& stream) {
+    const auto begin = reinterpret_cast<uintptr_t>(&stream);
+    return address >= begin && address < begin + sizeof stream;
+  };
+  return is_in(std::cin) || is_in(std::cout) || is_in(std::cerr) || is_in(std::clog);
+}
+
 // Another variable that is captured ends this one.
 size_t words_to_next(uint64_t address, const std::vector<uint64_t>& captured) {
   uint64_t next = ~uint64_t{0};
@@ -120,9 +131,9 @@ std::vector<Window> Closure::globals(const Wanted& wanted) {
     const auto values = words_at(r.begin, (r.end - r.begin) / kWord);
     if (words <= kGlobals) {
       Window w{.way = Way::global, .word = part, .values = values};
-      for (const uint64_t v : values) {
-        if (masks.is_optimizer(v)) w.firm.push_back(w.masks.size());
-        w.masks.push_back(masks.all(v));
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (masks.is_optimizer(values[i])) w.firm.push_back(i);
+        w.masks.push_back(in_stream(r.begin + i * kWord) ? 0 : masks.all(values[i]));
       }
       add(out, std::move(w));
       continue;
