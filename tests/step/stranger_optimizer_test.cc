@@ -5,9 +5,9 @@ namespace tpubridge::stranger {
 namespace {
 
 TEST(StrangerOptimizer, NobodyNamedIt) {
-  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1), plain, false), 12).replayed, 3);
-  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1).momentum(0.9), plain, false), 12).replayed, 3);
-  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1), plain, false), 12).replayed, 3);
+  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1), plain, false), 12).replayed, 1);
+  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1).momentum(0.9), plain, false), 12).replayed, 1);
+  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1), plain, false), 12).replayed, 1);
 }
 
 TEST(StrangerOptimizer, NobodyNamedItAndItCannotBeFound) {
@@ -101,7 +101,7 @@ TEST(StrangerOptimizer, AnUnnamedOneOfOursWhoseRateTheStepUsesToo) {
           return p;
         },
         12);
-    EXPECT_GT(report.replayed, 3) << report.why_traced;
+    EXPECT_GT(report.replayed, 1) << report.why_traced;
   }
 }
 
@@ -140,8 +140,8 @@ TEST(StrangerOptimizer, ItStepsTwice) {
     }
     return loss.detach();
   };
-  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1), twice, true), 12).replayed, 3);
-  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1), twice, true), 12).replayed, 3);
+  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1), twice, true), 12).replayed, 1);
+  EXPECT_GT(expect_same(training<SGD>(SGDOptions(0.1), twice, true), 12).replayed, 1);
 }
 
 TEST(StrangerOptimizer, TheLossIsAClosure) {
@@ -155,7 +155,7 @@ TEST(StrangerOptimizer, TheLossIsAClosure) {
         })
         .detach();
   };
-  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1).weight_decay(0.1), closure, true), 12).replayed, 3);
+  EXPECT_GT(expect_same(training<Adam>(AdamOptions(0.1).weight_decay(0.1), closure, true), 12).replayed, 1);
 }
 
 struct Halving : SGD {
