@@ -113,8 +113,8 @@ bool Closure::hold(std::vector<Window>& windows) const {
   const size_t bytes = object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
   if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
   const Readable readable;
-  thread_local std::vector<uint64_t>
-      now;  // what the kernel is asked for: pointers to what is far away, words
+  // What the kernel is asked for: pointers to what is far away, then words.
+  thread_local std::vector<uint64_t> now;
   thread_local std::vector<std::pair<Window*, size_t>> asked;
   size_t words = windows.size();
   for (const Window& w : windows) words += w.values.size();

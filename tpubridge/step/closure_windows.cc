@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "tpubridge/step/closure.h"
+#include "tpubridge/step/modules.h"
 #include "tpubridge/step/objects.h"
 
 namespace tpubridge::step {
@@ -62,9 +63,26 @@ void add(std::vector<Window>& out, Window w) {
   if (!w.masks.empty()) out.push_back(std::move(w));
 }
 
+// Where the last module ends that lies in these words by itself (those that a shared_ptr holds are known),
+// with what its class adds to it.
+size_t end_of_modules(uintptr_t address, size_t words) {
+  constexpr size_t kAdded = 16, kMost = 512;
+  size_t end = 0;
+  for (size_t i = 0; i < std::max(words, end) && i < kMost; ++i)
+    if (const size_t torchs = words_of_module(address + i * kWord)) {
+      end = i + torchs + kAdded;
+      i += torchs - 1;
+    }
+  return end;
+}
+
 // Words of their own count in full, `own` of them at most. Returns how many do.
 size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, const Masks& masks) {
-  const Extent e = extent_at(address);
+  Extent e = extent_at(address);
+  if (const size_t end = e.own != 0 && own != 0 ? end_of_modules(address, e.own) : 0) {
+    if (e.words > e.own) e.words = std::max(e.words, end), e.own = std::max(e.own, end);
+    most = std::max(most, end), own = std::max(own, end);
+  }
   w.values = words_at(address, std::min(e.words, most));
   own = std::min({own, e.own, w.values.size()});
   for (size_t i = 0; i < w.values.size(); ++i)
@@ -124,23 +142,22 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
 std::vector<Window> Closure::globals(const Wanted& wanted) {
   const Masks masks(wanted);
   std::vector<Window> out;
-  const size_t words = words_of_globals();
-  if (words > kManyGlobals) return out;
+  const bool all = !few_globals().empty();
   for (uint32_t part = 0; part < program_data().size(); ++part) {
     const Range r = program_data()[part];
-    const auto values = words_at(r.begin, (r.end - r.begin) / kWord);
-    if (words <= kGlobals) {
-      Window w{.way = Way::global, .word = part, .values = values};
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (masks.is_optimizer(values[i])) w.firm.push_back(i);
-        w.masks.push_back(in_stream(r.begin + i * kWord) ? 0 : masks.all(values[i]));
+    if (r.words() > kManyGlobals) continue;
+    const auto values = words_at(r.begin, r.words());
+    Window w{.way = Way::global, .word = part, .values = values};
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      if (!all) {
+        if (const uint64_t mask = masks.some(values[i]))
+          out.push_back({Way::global, part, i, static_cast<uint32_t>(i * kWord), {values[i]}, {mask}});
+        continue;
       }
-      add(out, std::move(w));
-      continue;
+      if (masks.is_optimizer(values[i])) w.firm.push_back(i);
+      w.masks.push_back(in_stream(r.begin + i * kWord) ? 0 : masks.all(values[i]));
     }
-    for (uint32_t i = 0; i < values.size(); ++i)
-      if (const uint64_t mask = masks.some(values[i]))
-        out.push_back({Way::global, part, i, static_cast<uint32_t>(i * kWord), {values[i]}, {mask}});
+    if (all) add(out, std::move(w));
   }
   return out;
 }

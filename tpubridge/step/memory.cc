@@ -108,10 +108,14 @@ const std::vector<Range>& program_data() {
   return found;
 }
 
-size_t words_of_globals() {
-  size_t words = 0;
-  for (const Range& r : program_data()) words += (r.end - r.begin) / kWord;
-  return words;
+const std::vector<Range>& few_globals() {
+  constexpr size_t kFew = 1024;  // words
+  static const auto found = [] {
+    size_t words = 0;
+    for (const Range& r : program_data()) words += r.words();
+    return words <= kFew ? program_data() : std::vector<Range>();
+  }();
+  return found;
 }
 
 bool on_data(uintptr_t from, size_t n) {

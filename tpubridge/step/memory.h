@@ -26,12 +26,12 @@ inline constexpr size_t kNear = 48;  // how many words of an object on the heap 
 // The parts of the program (of the executable, not of its libraries) that hold its globals.
 struct Range {
   uintptr_t begin = 0, end = 0;
+  [[nodiscard]] size_t words() const { return (end - begin) / kWord; }
 };
 [[nodiscard]] const std::vector<Range>& program_data();
-// Words of globals among which modules and optimizers are looked for, and that are all looked at. A program
-// with more is most likely an interpreter.
-inline constexpr size_t kGlobals = 1024;
-[[nodiscard]] size_t words_of_globals();
+// The same where they are so few that all are looked at, and modules and optimizers looked for among them;
+// else nothing: a program with more is most likely an interpreter.
+[[nodiscard]] const std::vector<Range>& few_globals();
 
 // Memory that can be read as it is, now and by this thread: its stack above here, the heap, the globals.
 class Readable {

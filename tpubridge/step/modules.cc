@@ -68,6 +68,13 @@ void look_for_modules(const std::vector<uint64_t>& words, int hops, std::vector<
 
 }  // namespace
 
+size_t words_of_module(uint64_t address) {
+  uint64_t table = 0;
+  if (!read_memory(address, &table, kWord) || !is_address(table) || !is_loaded(table)) return 0;
+  const Named c = class_at(address);
+  return c.type && is_module(*c.type) ? sizeof(Module) / kWord : 0;
+}
+
 ModuleImage image_of(const ModulePtr& m) {
   constexpr size_t kMost = 16384;
   const SharedWords w = words_of(m);
@@ -102,9 +109,7 @@ void Modules::put(const ModulePtr& root, bool hold) {
 bool Modules::find(const Closure& closure) {
   std::vector<ModulePtr> found;
   look_for_modules(closure.words(), 2, found);
-  if (words_of_globals() <= kGlobals)
-    for (const Range& r : program_data())
-      look_for_modules(words_at(r.begin, (r.end - r.begin) / kWord), 1, found);
+  for (const Range& r : few_globals()) look_for_modules(words_at(r.begin, r.words()), 1, found);
   bool any = false;
   for (const auto& m : found) {
     const auto known = all();

@@ -24,6 +24,10 @@ struct ModuleImage {
 [[nodiscard]] ModuleImage image_of(const std::shared_ptr<torch::nn::Module>& module);
 [[nodiscard]] bool hold(const std::vector<ModuleImage>& images);  // of modules that live
 
+// Of a module that lies at this address, the words of torch's part of it; 0 where none does. What its class
+// adds lies behind them.
+[[nodiscard]] size_t words_of_module(uint64_t address);
+
 class Modules {
  public:
   void add(const std::shared_ptr<torch::nn::Module>& root);  // with its children; stays alive

@@ -54,8 +54,8 @@ bool is_loaded(uint64_t address) {
 
 Extent extent_at(uintptr_t address) {
   constexpr size_t kMost = 128, kOnStack = 16, kUnknown = 8;
-  constexpr const char* kHolder =
-      "St23_Sp_counted_ptr_inplace";  // what make_shared makes: counts, the object
+  // What make_shared makes: counts, then the object.
+  constexpr const char* kHolder = "St23_Sp_counted_ptr_inplace";
   if (on_stack(address, kWord)) return {kNear, 0, kOnStack};
   Extent out{kNear, 0, kUnknown};
   size_t block = words_of_block(address);

@@ -15,8 +15,8 @@ struct Named {
 };
 [[nodiscard]] Named class_at(uint64_t object);
 
-[[nodiscard]] bool is_loaded(
-    uint64_t address);  // a part of the program or of a library: tables, code, globals
+// Whether it is a part of the program or of a library: tables, code, globals.
+[[nodiscard]] bool is_loaded(uint64_t address);
 
 // How many words are looked at there, from the one on that `skip` says, and how many of them belong to what
 // lies there, as far as can be told. Beside those others may lie, of which not every word tells something.

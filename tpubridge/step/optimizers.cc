@@ -254,9 +254,8 @@ std::vector<Optimizer*> captured_optimizers(const Closure& closure) {
                                           tables_of<Adagrad, AdagradOptions>()};
   std::vector<Optimizer*> out;
   std::vector<uint64_t> places = closure.words();
-  if (words_of_globals() <= kGlobals)
-    for (const Range& r : program_data())
-      for (uintptr_t at = r.begin; at < r.end; at += kWord) places.push_back(at);
+  for (const Range& r : few_globals())
+    for (uintptr_t at = r.begin; at < r.end; at += kWord) places.push_back(at);
   for (uint64_t at : places)
     for (int hops = 0; hops < 2; ++hops) {
       uint64_t first = 0;
