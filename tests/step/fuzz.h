@@ -33,6 +33,8 @@ enum class Extra { none, average, counter };               // a captured tensor 
 enum class Write { none, add, copy, slice };               // what the step does to its third argument
 enum class Nested { none, inner_named, both_named };       // which of two steps names model and optimizer
 enum class Named { all, modules, optimizers, none };       // what the steps are told of
+// Where an object with plain members lies that the step reads.
+enum class Place { nowhere, member, shared, owned, listed, global, local_static };
 enum Returns : unsigned { kLoss = 1, kGradient = 2, kView = 4, kOutput = 8, kArgument = 16 };
 
 struct Step {
@@ -43,6 +45,7 @@ struct Step {
   Write write = Write::none;
   Nested nested = Nested::none;
   Named named = Named::all;
+  Place place = Place::nowhere;
   unsigned returns = kLoss;
   bool halves = false;           // the batch in two halves whose gradients add up
   bool clip = false;             // tpubridge::clip_grad_norm_
@@ -54,6 +57,7 @@ struct Step {
   bool host_number = false;      // multiplies by a captured 0-d tensor of the host
   bool captured_number = false;  // multiplies by a captured double
   bool twice = false;            // the optimizer steps twice
+  bool busy = false;             // counts its calls in what it captures
   bool rate = false;             // multiplies the loss by 1 + the learning rate
   bool table = false;            // adds a slice of a captured host tensor; where it begins is a captured int
 };
@@ -106,8 +110,9 @@ enum class Do {
   table_start,
   table_write,
   default_type,
+  plain,  // one of the members of the plain object
 };
-inline constexpr int kActs = static_cast<int>(Do::default_type) + 1;
+inline constexpr int kActs = static_cast<int>(Do::plain) + 1;
 
 struct Act {
   Do what = Do::call;

@@ -61,7 +61,7 @@ void World::apply(const Act& act) {
       optimizer->step();
       break;
     case Do::schedule:
-      scheduler->step();
+      scene->scheduler->step();
       break;
     case Do::lr:
     case Do::weight_decay:
@@ -126,17 +126,26 @@ void World::apply(const Act& act) {
       extra.mul_(act.value);
       break;
     case Do::host_number:
-      host_number.fill_(act.value);
+      scene->host_number.fill_(act.value);
       break;
     case Do::captured_number:
-      captured_number = act.value;
+      scene->captured_number = act.value;
       break;
     case Do::table_start:
-      start = act.which % (3 * c.model.features);
+      scene->start = act.which % (3 * c.model.features);
       break;
     case Do::table_write:
-      table.mul_(act.value);
+      scene->table.mul_(act.value);
       break;
+    case Do::plain: {
+      Plain& s = scene->plain();
+      if (act.which % 5 == 0) s.gain = act.value;
+      if (act.which % 5 == 1) s.shift = static_cast<float>(act.value);
+      if (act.which % 5 == 2) s.repeats = act.which % 4;
+      if (act.which % 5 == 3) s.flips = act.value > 0.75;
+      if (act.which % 5 == 4) s.most = act.which > 4 ? std::optional(act.value) : std::nullopt;
+      break;
+    }
     case Do::default_type:
       torch::set_default_dtype(
           caffe2::TypeMeta::fromScalarType(act.which % 2 ? torch::kDouble : torch::kFloat));

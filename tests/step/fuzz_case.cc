@@ -61,9 +61,10 @@ Step step(Dice& d) {
   s.returns = kLoss | (static_cast<unsigned>(d.percent(40) ? d.below(32) : 0));
   for (const auto flag :
        {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::checkpointed, &Step::default_type,
-        &Step::host_number, &Step::captured_number, &Step::table, &Step::twice, &Step::rate})
+        &Step::host_number, &Step::captured_number, &Step::table, &Step::twice, &Step::rate, &Step::busy})
     s.*flag = d.percent(12);
   s.noise = d.percent(6);
+  if (d.percent(30)) s.place = static_cast<Place>(1 + d.below(6));
   // What the host does with an optimizer shows nowhere where nobody knows it.
   if (s.named == Named::modules || s.named == Named::none) s.schedule = s.rate = false;
   return s;
@@ -105,6 +106,8 @@ int weight(Do what, const Case& c) {
       return s.table ? 3 : 0;
     case Do::default_type:
       return s.default_type ? 4 : 0;
+    case Do::plain:
+      return s.place != Place::nowhere ? 10 : 0;
     default:
       return 2;
   }
@@ -148,11 +151,11 @@ Case generate(uint64_t seed) {
   c.step = step(d);
   c.looks = d.percent(70);
   const auto calls = [&](int n) { c.acts.resize(c.acts.size() + static_cast<size_t>(n)); };
-  calls(1 + d.below(4));
+  calls(1 + d.below(6));
   for (int rounds = 2 + d.below(5); rounds-- > 0;) {
     c.acts.push_back(act(d, c));
     if (d.percent(30)) c.acts.push_back(act(d, c));
-    calls(1 + d.below(3));
+    calls(1 + d.below(d.percent(50) ? 3 : 7));
   }
   const std::pair<const char*, bool Step::*> flags[] = {{"halves", &Step::halves},
                                                         {"clip", &Step::clip},
@@ -165,9 +168,11 @@ Case generate(uint64_t seed) {
                                                         {"captured_number", &Step::captured_number},
                                                         {"twice", &Step::twice},
                                                         {"rate", &Step::rate},
+                                                        {"busy", &Step::busy},
                                                         {"table", &Step::table}};
   for (const auto& [name, flag] : flags)
     if (left_out(name)) c.step.*flag = false;
+  if (left_out("plain")) c.step.place = Place::nowhere;
   std::erase_if(c.acts, [](const Act& a) { return left_out(name_of(a.what)); });
   return c;
 }

@@ -68,12 +68,22 @@ constexpr std::array<Text, kActs> kTexts{{
     {"table_start", "start = {w} % (3 * n);"},
     {"table_write", "table.mul_({v});"},
     {"default_type", "set_default_dtype({w} % 2 ? kDouble : kFloat);"},
+    {"plain",
+     "[gain = {v}, shift = {v}, repeats = {w} % 4, flips = {v} > 0.75, most = {w} > 4 ? {v} : none][{w} % "
+     "5];"},
 }};
 
 constexpr std::array kPieces{
     "Linear", "linear(x, first.weight)", "BatchNorm1d", "LayerNorm", "Dropout(0.3)", "relu", "tanh", "gelu"};
 constexpr std::array kRules{"torch SGD",     "torch Adam", "torch AdamW", "torch RMSprop",
                             "torch Adagrad", "optim SGD",  "optim Adam",  "optim AdamW"};
+constexpr std::array kPlaces{"",
+                             "a member of this",
+                             "*shared_ptr",
+                             "*unique_ptr, behind a string",
+                             "an element of a vector",
+                             "a global",
+                             "a static of a function"};
 constexpr std::array kNamed{", {net, optimizer}", ", {net}", ", {optimizer}", ""};
 constexpr std::array kForms{"", " (host tensors)", " (host tensors, x a slice)",
                             " (host tensors, x of float)"};
@@ -83,6 +93,7 @@ std::string step_of(const Step& s) {
   const auto line = [&](bool there, const char* text) {
     if (there) t += std::string("  ") + text + "\n";
   };
+  line(s.busy, "++calls;  // a captured int64_t");
   line(s.zero == Zero::begin, "optimizer.zero_grad();");
   line(s.zero == Zero::begin_zeros, "optimizer.zero_grad(/*set_to_none=*/false);");
   line(s.draws, "rand({3}, device);");
@@ -94,6 +105,10 @@ std::string step_of(const Step& s) {
   line(s.host_number, "o = o * host_number;  // 0-d tensor of the host");
   line(s.captured_number, "o = o * captured_number;  // a double");
   line(s.table, "o = o + table.slice(0, start, start + n).to(device);  // of the host");
+  if (s.place != Place::nowhere) t += text("  // plain is ", kPlaces[static_cast<size_t>(s.place)], ":\n");
+  line(s.place != Place::nowhere,
+       "o = o * gain + shift; if (flips) o = -o; if (most) o = o.clamp_max(*most);");
+  line(s.place != Place::nowhere, "for (int i = 0; i < repeats; ++i) o = o * 0.9;");
   line(true, "loss = mse_loss(o, y);");
   line(s.rate, "loss = loss * (1 + options.lr());");
   line(s.default_type, "loss = loss * full({}, 1.5, device);");

@@ -33,9 +33,10 @@ std::vector<Case> simpler(const Case& c) {
   default_of(&Case::step, &Step::form);
   default_of(&Case::step, &Step::extra);
   default_of(&Case::step, &Step::write);
+  default_of(&Case::step, &Step::place);
   for (const auto flag : {&Step::halves, &Step::clip, &Step::schedule, &Step::draws, &Step::noise,
                           &Step::checkpointed, &Step::default_type, &Step::host_number,
-                          &Step::captured_number, &Step::table, &Step::twice, &Step::rate})
+                          &Step::captured_number, &Step::table, &Step::twice, &Step::rate, &Step::busy})
     default_of(&Case::step, flag);
   set(&Case::step, &Step::goal, Goal::inference);
   if (c.step.goal == Goal::train) set(&Case::step, &Step::goal, Goal::backward);

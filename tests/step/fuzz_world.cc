@@ -16,6 +16,22 @@ Tensor numbers(at::IntArrayRef sizes, uint64_t seed) {
   return torch::randn(sizes, at::detail::createCPUGenerator(seed), torch::kDouble);
 }
 
+// Of all worlds: an act writes the same into it for each.
+Plain g_plain;
+
+Plain& static_plain() {
+  static Plain p;
+  return p;
+}
+
+Tensor plainly(const Plain& p, const Tensor& given) {
+  auto o = given * p.gain + p.shift;
+  if (p.flips) o = -o;
+  if (p.most) o = o.clamp_max(*p.most);
+  for (int i = 0; i < p.repeats; ++i) o = o * 0.9;
+  return o;
+}
+
 }  // namespace
 
 Calls& calls() {
@@ -32,18 +48,27 @@ World::~World() {
     }
 }
 
-World::World(const Case& given, Kind k) : c(given), kind(k), device(k == Kind::cpu ? torch::kCPU : tpu()) {
+Scene::Scene(const Case& given, torch::Device d, bool on_cpu) : c(given), device(d) {
   torch::manual_seed(c.seed);
+  g_plain = static_plain() = Plain();
   net = std::make_shared<Net>(c.model);
   net->to(device);
-  optimizer = make_optimizer(c.optimizer, kind == Kind::cpu, net->parameters());
+  optimizer = make_optimizer(c.optimizer, on_cpu, net->parameters());
   scheduler = std::make_unique<torch::optim::StepLR>(*optimizer, 2, 0.5);
   const int64_t n = c.model.features;
   extra = numbers({n}, 1).to(device);
-  base = numbers({n + 3}, 2).to(device);
-  out = numbers({n}, 3).to(device);
   table = numbers({4 * n}, 4);
   host_number = torch::scalar_tensor(1.5, torch::kDouble);
+}
+
+World::World(const Case& given, Kind k)
+    : c(given),
+      kind(k),
+      device(k == Kind::cpu ? torch::kCPU : tpu()),
+      scene(std::make_unique<Scene>(c, device, k == Kind::cpu)) {
+  const int64_t n = c.model.features;
+  base = numbers({n + 3}, 2).to(device);
+  out = numbers({n}, 3).to(device);
   if (kind == Kind::cpu) return;
   auto g = device_generator();
   g.set_current_seed(c.seed);
@@ -51,23 +76,43 @@ World::World(const Case& given, Kind k) : c(given), kind(k), device(k == Kind::c
   if (kind == Kind::compiled) compile_steps();
 }
 
+Plain& Scene::plain() {
+  switch (c.step.place) {
+    case Place::shared:
+      return *shared;
+    case Place::owned:
+      return owned->plain;
+    case Place::listed:
+      return listed[1];
+    case Place::global:
+      return g_plain;
+    case Place::local_static:
+      return static_plain();
+    default:
+      return settings;
+  }
+}
+
 void World::compile_steps() {
   StepOptions named;
   if (c.step.named == Named::all || c.step.named == Named::modules) named.modules = {net};
   if (c.step.named == Named::all || c.step.named == Named::optimizers) named.optimizers = {optimizer.get()};
-  const Body plain = [this](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
-    return body(a, b, std::move(o), f, stop);
+  const Body plain = [s = scene.get()](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
+    return s->body(a, b, std::move(o), f, stop);
   };
-  if (c.step.nested != Nested::none) inner_.emplace(plain, named);
-  const Body outer = [this](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
-    return (*inner_)(a, b, o, f, stop);
+  if (c.step.nested != Nested::none) inner_ = std::make_unique<CompiledStep<Body>>(plain, named);
+  const Body outer = [inner = inner_.get()](Tensor a, Tensor b, Tensor o, double f, int64_t stop) {
+    return (*inner)(a, b, o, f, stop);
   };
-  step_.emplace(inner_ ? outer : plain, c.step.nested == Nested::inner_named ? StepOptions{} : named);
-  second_.emplace([this](Tensor a, Tensor b, Tensor, double, int64_t) { return other_body(a, b); }, named);
+  step_ = std::make_unique<CompiledStep<Body>>(inner_ ? outer : plain,
+                                               c.step.nested == Nested::inner_named ? StepOptions{} : named);
+  second_ = std::make_unique<CompiledStep<Body>>(
+      [s = scene.get()](Tensor a, Tensor b, Tensor, double, int64_t) { return s->other_body(a, b); }, named);
 }
 
-Tensors World::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_t stop) {
+Tensors Scene::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_t stop) {
   const Step& s = c.step;
+  if (s.busy) ++calls;
   if (s.zero == Zero::begin || s.zero == Zero::begin_zeros) optimizer->zero_grad(s.zero == Zero::begin);
   if (s.draws) (void)torch::rand({3}, device);
   Tensor loss, output;
@@ -80,6 +125,7 @@ Tensors World::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_
     if (s.host_number) output = output * host_number;
     if (s.captured_number) output = output * captured_number;
     if (s.table) output = output + table.slice(0, start, start + c.model.features).to(device);
+    if (s.place != Place::nowhere) output = plainly(plain(), output);
     loss = torch::mse_loss(output, target);
     if (s.rate) loss = loss * (1 + optimizer->param_groups()[0].options().get_lr());
     if (s.default_type) loss = loss * torch::full({}, 1.5, device);
@@ -110,7 +156,7 @@ Tensors World::body(const Tensor& a, const Tensor& b, Tensor o, double f, int64_
 }
 
 // Another loss, without the optimizer where the first has none inside.
-Tensors World::other_body(const Tensor& a, const Tensor& b) {
+Tensors Scene::other_body(const Tensor& a, const Tensor& b) {
   const auto input = a.to(device, torch::kDouble), target = b.to(device, torch::kDouble);
   const auto loss = (net->forward(input) - target).pow(4).mean();
   if (c.step.goal != Goal::inference && loss.requires_grad()) loss.backward();
@@ -181,7 +227,7 @@ void World::in_place(const std::function<Tensors()>& run) {
 }
 
 void World::call(int64_t stop) {
-  in_place([&] { return step_ ? (*step_)(x, y, out, factor, stop) : body(x, y, out, factor, stop); });
+  in_place([&] { return step_ ? (*step_)(x, y, out, factor, stop) : scene->body(x, y, out, factor, stop); });
 }
 
 void World::prepare() {
@@ -194,7 +240,7 @@ void World::prepare() {
 }
 
 void World::call_second() {
-  in_place([&] { return second_ ? (*second_)(x, y, out, factor, int64_t{0}) : other_body(x, y); });
+  in_place([&] { return second_ ? (*second_)(x, y, out, factor, int64_t{0}) : scene->other_body(x, y); });
 }
 
 }  // namespace tpubridge::fuzz

@@ -1,4 +1,5 @@
-// One of the worlds that run a case: a model, an optimizer and everything else that its step captures.
+// One of the worlds that run a case: a model, an optimizer and everything else that its step captures, and
+// apart from it what is needed to call the step.
 #pragma once
 
 #include <functional>
@@ -23,6 +24,19 @@ struct Net : torch::nn::Module {
   bool negates = false;
 };
 
+// What programs keep beside their tensors.
+struct Plain {
+  double gain = 1;
+  float shift = 0;
+  int repeats = 1;
+  bool flips = false;
+  std::optional<double> most;
+};
+struct Owner {
+  std::string name = "settings of a step, a name that is not stored in the string itself";
+  Plain plain;
+};
+
 // Thrown in the middle of a step.
 struct Stop : std::runtime_error {
   Stop() : std::runtime_error("stop") {}
@@ -43,6 +57,28 @@ struct Calls {
 };
 [[nodiscard]] Calls& calls();
 
+// What the step captures, all of it by one pointer.
+struct Scene {
+  Scene(const Case& c, torch::Device device, bool on_cpu);
+  Tensors body(const Tensor& x, const Tensor& y, Tensor out, double factor, int64_t stop);
+  Tensors other_body(const Tensor& x, const Tensor& y);
+  [[nodiscard]] Plain& plain();
+
+  const Case c;
+  const torch::Device device;
+  std::shared_ptr<Net> net;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  std::unique_ptr<torch::optim::StepLR> scheduler;
+  Tensor extra, table, host_number;
+  double captured_number = 1;
+  int64_t start = 0;
+  Plain settings;
+  std::shared_ptr<Plain> shared = std::make_shared<Plain>();
+  std::unique_ptr<Owner> owned = std::make_unique<Owner>();
+  std::vector<Plain> listed = std::vector<Plain>(3);
+  int64_t calls = 0;  // of the step, where it is a busy one
+};
+
 struct World {
   enum class Kind { cpu, traced, compiled };
   World(const Case& c, Kind kind);
@@ -62,12 +98,11 @@ struct World {
   const Case c;
   const Kind kind;
   const torch::Device device;
-  std::shared_ptr<Net> net;
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  std::unique_ptr<torch::optim::StepLR> scheduler;
-  Tensor extra, table, host_number, base;  // base: a larger tensor whose part is the third argument
-  double captured_number = 1;
-  int64_t start = 0;
+  const std::unique_ptr<Scene> scene;
+  const std::shared_ptr<Net>& net = scene->net;
+  const std::unique_ptr<torch::optim::Optimizer>& optimizer = scene->optimizer;
+  Tensor& extra = scene->extra;
+  Tensor base;  // a larger tensor whose part is the third argument
   std::vector<std::pair<std::string, Tensor>> held;
   Tensor generator;  // state of the device's: every world has its own numbers
 
@@ -81,8 +116,6 @@ struct World {
   std::vector<std::pair<std::string, int64_t>> versions;  // how far the latest call moved them
 
  private:
-  Tensors body(const Tensor& x, const Tensor& y, Tensor out, double factor, int64_t stop);
-  Tensors other_body(const Tensor& x, const Tensor& y);
   void in_place(const std::function<Tensors()>& run);
   void compile_steps();
   void save_and_load();
@@ -91,7 +124,7 @@ struct World {
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> counted() const;
   [[nodiscard]] std::string aliases(const Tensor& t) const;
 
-  std::optional<CompiledStep<Body>> inner_, step_, second_;
+  std::unique_ptr<CompiledStep<Body>> inner_, step_, second_;
 };
 
 // An option of the optimizer's groups by what it is; null where the class has none.
