@@ -1,7 +1,7 @@
 // Every error that tpubridge throws: what happened, the facts of it, and what to do next.
 //
 // All derive from Error. What the TPU layer throws can also be caught as TPUBackendError; the classes follow
-// the seeds' hierarchy, so some have two bases (all inheritance from Error is virtual).
+// the hierarchy of the specification, so some have two bases (all inheritance from Error is virtual).
 #pragma once
 
 #include <exception>

@@ -83,7 +83,7 @@ struct ValidationConfig {
   bool operator==(const ValidationConfig&) const = default;
 };
 
-// What runs the programs; beside the seeds' fields.
+// What runs the programs; beside the fields of the specification.
 struct RuntimeConfig {
   Setting<std::string> plugin = standard(std::string());  // path or name; empty: discovery
   Setting<int64_t> cpu_devices = standard(1);             // virtual devices of the CPU plugin

@@ -234,7 +234,6 @@ void FollowedStep::count() const {
 }
 
 bool OptionsSeen::hold() const {
-  if (life && life->expired()) return false;
   thread_local std::vector<double> now;
   now.clear();
   option_values(*optimizer, now);

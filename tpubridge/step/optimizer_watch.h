@@ -41,7 +41,8 @@ struct OptionsSeen {
   std::vector<bool> varies;
   std::optional<std::weak_ptr<bool>> life = {};  // of one that nobody promised would live on
 
-  [[nodiscard]] bool hold() const;
+  [[nodiscard]] bool gone() const { return life && life->expired(); }
+  [[nodiscard]] bool hold() const;  // of one that is not gone
   // Of two recorded calls that were alike: what the later one learns.
   void learn(const OptionsSeen& before);
 };

@@ -108,6 +108,14 @@ const Value& Replay::value_of(size_t source) const {
   return values_[source] ? values_[source] : r_.sources[source].value;
 }
 
+// The buffer of a value that is there and that nobody but its storage holds; null where it is another's too.
+exec::BufferData* Replay::own_buffer(const Storage& s) {
+  const Value& v = s.slot.value();
+  if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1) return nullptr;
+  const auto& data = v->data(0);
+  return data && data.use_count() == 1 ? static_cast<exec::BufferData*>(data.get()) : nullptr;
+}
+
 // Gradients that the call throws away, and that nobody else looks at: their bytes.
 int64_t Replay::find_thrown_away() {
   thrown_away_.clear();
@@ -117,12 +125,10 @@ int64_t Replay::find_thrown_away() {
     const at::Tensor& g = gradients_[i].variable->grad();
     if (!is_tpu(g) || g.use_count() != 1 || g.storage().use_count() != 1) continue;
     Storage& s = storage_of(g);
-    const Value& v = s.slot.value();
-    if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1) continue;
-    const auto& data = v->data(0);
-    if (!data || data.use_count() != 1) continue;
+    const auto* buffer = own_buffer(s);
+    if (!buffer) continue;
     thrown_away_.push_back(&s);
-    bytes += static_cast<const exec::BufferData&>(*data).bytes;
+    bytes += buffer->bytes;
   }
   return bytes;
 }
@@ -208,15 +214,9 @@ Value Replay::result(const Target& t) {
 
 // State that nobody else looks at gets the new buffer in the place of the old one.
 bool Replay::swap_in(const Target& t, Storage& s) {
-  const Value& v = s.slot.value();
-  if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1 ||
-      uses_[t.from] != 1)
-    return false;
-  const auto& data = v->data(0);
-  if (!data || data.use_count() != 1) return false;
-  auto& held = static_cast<exec::BufferData&>(*data);
-  if (&held.buffer.shape() != &outputs_[t.from].shape()) return false;
-  held.replace(std::move(outputs_[t.from]));
+  auto* held = uses_[t.from] == 1 ? own_buffer(s) : nullptr;
+  if (!held || &held->buffer.shape() != &outputs_[t.from].shape()) return false;
+  held->replace(std::move(outputs_[t.from]));
   return true;
 }
 

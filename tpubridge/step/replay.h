@@ -46,6 +46,7 @@ class Replay {
   bool check(size_t source);
   void pack_numbers();
   [[nodiscard]] const trace::Value& value_of(size_t source) const;
+  [[nodiscard]] static exec::BufferData* own_buffer(const Storage& s);
   [[nodiscard]] int64_t find_thrown_away();
   void execute();
   std::vector<pjrt::Buffer> execute_everywhere(const exec::Compiled& compiled);

@@ -180,8 +180,10 @@ bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
 std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
   if (!hold(r_.looks)) return "a variable that it captures, or one beside it, changed";
   if (!hold(r_.modules)) return "a member of a module changed";
-  for (const auto& o : r_.options)
+  for (const auto& o : r_.options) {
+    if (o.gone()) return "an optimizer that stepped in it is gone";
     if (!o.hold()) return "an option of an optimizer changed for the first time";
+  }
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return "a mode of a step inside changed";
   for (size_t i = 0; i < arguments.size(); ++i) {
