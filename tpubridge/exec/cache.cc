@@ -13,6 +13,7 @@
 #include "tpubridge/base/log.h"
 #include "tpubridge/cache/ahead.h"
 #include "tpubridge/cache/packed_text.h"
+#include "tpubridge/exec/families.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/trace/equal_hashes.h"
@@ -235,6 +236,7 @@ size_t cache_size() {
 
 size_t set_cache_capacity(size_t programs) {
   const Lock lock(mutex());
+  set_family_capacity(programs);
   return memory().set_capacity(programs);
 }
 

@@ -12,7 +12,7 @@
 
 #include "tpubridge/cache/programs.h"
 #include "tpubridge/exec/tier.h"
-#include "tpubridge/trace/outline.h"
+#include "tpubridge/trace/family.h"
 
 namespace tpubridge::exec {
 
@@ -21,7 +21,8 @@ struct Compiled {
   std::vector<int64_t> donated;  // arguments that the program may take over
   int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
   int64_t temporaries = 0;       // of these; 0 where the plugin does not tell
-  std::shared_ptr<Tier> tier = nullptr;  // a better one that is on its way
+  std::shared_ptr<Tier> tier = nullptr;   // a better one that is on its way
+  std::vector<trace::Loose> inputs = {};  // loose arguments of the graph that it takes as numbers
 
   // What to run now.
   [[nodiscard]] const Compiled& best() const {

@@ -11,6 +11,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
+#include "tpubridge/exec/families.h"
 #include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/ledger.h"
@@ -36,47 +37,67 @@ std::atomic<bool>& eager_mode() {
   return value;
 }
 
-pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated) {
+pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated,
+                          const std::vector<trace::Loose>& inputs) {
   pjrt::Signature s;
   for (const auto& leaf : graph.leaves) s.parameters.push_back(leaf.shape());
-  for (const auto& pack : lower::number_packs(graph)) s.parameters.push_back(pack.shape);
+  for (const auto& pack : lower::number_packs(graph, inputs)) s.parameters.push_back(pack.shape);
   for (const auto& root : graph.roots) s.results.push_back(root.shape());
   s.donated.assign(s.parameters.size(), false);
   for (int64_t i : donated) s.donated[static_cast<size_t>(i)] = true;
   return s;
 }
 
-Ready compile(const Graph& graph, int device_index, const Mode& mode, std::string_view reason) {
+// A program that takes loose arguments as inputs is known by its text and by what these are.
+Mode with_inputs(Mode mode, const std::vector<trace::Loose>& inputs) {
+  for (const auto& l : inputs) mode.add("input", fmt::format("{} {}", l.node, l.arg));
+  return mode;
+}
+
+Ready compile(const Graph& graph, int device_index, const Mode& family_mode, std::vector<trace::Loose> inputs,
+              std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
-  const std::string text =
-      lower::program(graph, donations(graph, donated, device_index), lower::platform_named(platform));
+  const std::string text = lower::program(graph, donations(graph, donated, device_index),
+                                          lower::platform_named(platform), {}, inputs);
   const bool afresh = compiling_afresh();
-  const Structure structure = structure_of(graph);
-  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) return {std::move(known)};
+  const Mode mode = with_inputs(family_mode, inputs);
+  const Structure whole = structure_of(graph);
+  const Structure structure = inputs.empty() ? whole : Structure{};
+  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) {
+    join_family(graph, whole.outline, family_mode, known);
+    return {std::move(known)};
+  }
   pjrt::CompileOptions options;
   options.devices = {device(device_index).id()};
   add_device_options(options, text);
   const pjrt::Program program{text};
   const bool tiered = tiering() && !afresh && !programs().on_disk(program, options);
-  auto found = find_or_compile(program, tiered ? quick(options, platform) : options,
-                               signature(graph, donated), {{"ops", std::to_string(graph.nodes.size())}});
+  auto found =
+      find_or_compile(program, tiered ? quick(options, platform) : options, signature(graph, donated, inputs),
+                      {{"ops", std::to_string(graph.nodes.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  if (by_compiler) note_compile(structure.outline, reason, found.seconds);
+  if (by_compiler) note_compile(whole.outline, reason, found.seconds);
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
-  if (tiered) made.tier = optimise_later(program, options, signature(graph, donated), donated);
+  if (tiered) made.tier = optimise_later(program, options, signature(graph, donated, inputs), donated);
+  made.inputs = std::move(inputs);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  if (!afresh) remember(structure, text, mode, compiled);
+  if (!afresh) {
+    remember(structure, text, mode, compiled);
+    join_family(graph, whole.outline, family_mode, compiled);
+  }
   return {std::move(compiled), by_compiler};
 }
 
 Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
   const Mode mode = this_mode(device_index);
   if (auto known = compiling_afresh() ? nullptr : find_structure(graph, mode)) return {std::move(known)};
+  FamilyAnswer family = compiling_afresh() ? FamilyAnswer() : find_family(graph, mode);
+  if (family.program) return {std::move(family.program)};
   const InWork work(graph);
-  return compile(graph, device_index, mode, reason);
+  return compile(graph, device_index, mode, std::move(family.inputs), reason);
 }
 
 // What a program that runs may take of its inputs.
@@ -88,7 +109,7 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
-  for (const auto& pack : lower::number_packs(graph))
+  for (const auto& pack : lower::number_packs(graph, ready.program->inputs))
     packs.push_back(
         client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
   std::vector<const pjrt::Buffer*> arguments;

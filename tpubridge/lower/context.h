@@ -54,9 +54,10 @@ class Call {
 
 class Context : public Call {
  public:
-  Context(hlo::Builder& builder, const trace::Node& node, std::vector<Value> operands,
-          std::vector<const Shape*> shapes, Platform target = Platform::any)
-      : Call(node.args(), std::move(shapes)),
+  // `args` are the node's, or have operands where it has constants.
+  Context(hlo::Builder& builder, const trace::Node& node, const std::vector<trace::Arg>& args,
+          std::vector<Value> operands, std::vector<const Shape*> shapes, Platform target = Platform::any)
+      : Call(args, std::move(shapes)),
         b(builder),
         platform(target),
         node_(node),

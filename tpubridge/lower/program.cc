@@ -25,16 +25,21 @@ void append(std::vector<std::byte>& bytes, const trace::Number& n) {
   if (n.dtype == DType::s64) put(n.integer);
 }
 
-int64_t count(const trace::Graph& graph, DType type) {
+int64_t count(const trace::Graph& graph, std::span<const trace::Number> more, DType type) {
   return std::count_if(graph.numbers.begin(), graph.numbers.end(),
-                       [&](auto* n) { return n->number().dtype == type; });
+                       [&](auto* n) { return n->number().dtype == type; }) +
+         std::count_if(more.begin(), more.end(), [&](const auto& n) { return n.dtype == type; });
 }
 
 class Lowering {
  public:
   Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
-           const Partitions& partitions)
-      : graph_(graph), platform_(platform), partitions_(partitions), b_(module_options(partitions)) {
+           const Partitions& partitions, const std::vector<trace::Loose>& inputs)
+      : graph_(graph),
+        platform_(platform),
+        partitions_(partitions),
+        inputs_(inputs),
+        b_(module_options(partitions)) {
     std::vector<hlo::ParameterAttrs> attrs(graph.leaves.size());
     for (const Donation& d : donated) {
       attrs[static_cast<size_t>(d.leaf)].alias_result = d.root;
@@ -49,7 +54,7 @@ class Lowering {
   }
 
   std::string run() {
-    for (const auto* n : graph_.nodes) lower_node(*n);
+    for (uint32_t i = 0; i < graph_.nodes.size(); ++i) lower_node(*graph_.nodes[i], i);
     std::vector<Value> results;
     std::vector<hlo::ResultAttrs> attrs;
     for (const auto& r : graph_.roots) {
@@ -73,18 +78,23 @@ class Lowering {
   }
 
   void add_numbers() {
+    const auto more = trace::numbers_of(graph_, inputs_);
+    input_values_.resize(more.size());
     for (DType type : kNumberTypes) {
-      const int64_t n = count(graph_, type);
+      const int64_t n = count(graph_, more, type);
       if (n == 0) continue;
       const Shape shape{type, {n}};
       const Value pack = b_.parameter(shape, {.sharding = sharding(shape, false)});
       int64_t at = 0;
-      for (const auto* node : graph_.numbers) {
-        if (node->number().dtype != type) continue;
+      const auto next = [&] {
         const Value one = n == 1 ? pack : hlo::slice(pack, {at}, {at + 1});
-        nodes_[node] = {hlo::reshape(one, {})};
         ++at;
-      }
+        return hlo::reshape(one, {});
+      };
+      for (const auto* node : graph_.numbers)
+        if (node->number().dtype == type) nodes_[node] = {next()};
+      for (size_t i = 0; i < more.size(); ++i)
+        if (more[i].dtype == type) input_values_[i] = next();
     }
   }
 
@@ -93,7 +103,27 @@ class Lowering {
     return nodes_.at(v.node())[v.index()];
   }
 
-  void lower_node(const trace::Node& n) {
+  // Its arguments; those that are inputs of the program become operands.
+  std::vector<trace::Arg> args_of(const trace::Node& n, uint32_t index, std::vector<Value>& operands,
+                                  std::vector<const Shape*>& shapes) {
+    std::vector<trace::Arg> args = n.args();
+    for (; next_input_ < inputs_.size() && inputs_[next_input_].node == index; ++next_input_) {
+      trace::Arg& arg = args[inputs_[next_input_].arg];
+      std::vector<trace::Ref> refs;
+      for (size_t count = trace::numbers_of(arg).size(); count > 0; --count) {
+        refs.push_back({static_cast<int>(operands.size())});
+        operands.push_back(input_values_[next_value_++]);
+        shapes.push_back(&operands.back().shape());
+      }
+      if (std::holds_alternative<std::vector<int64_t>>(arg))
+        arg = std::move(refs);
+      else
+        arg = refs[0];
+    }
+    return args;
+  }
+
+  void lower_node(const trace::Node& n, uint32_t index) {
     std::vector<Value> operands;
     std::vector<const Shape*> shapes;
     for (const auto& o : n.operands()) {
@@ -102,7 +132,8 @@ class Lowering {
     }
     const auto& row = static_cast<const Row&>(*n.op());
     hlo::LocationScope where(b_, {.name = std::string(row.name)});
-    Context context(b_, n, std::move(operands), std::move(shapes), platform_);
+    const std::vector<trace::Arg> args = args_of(n, index, operands, shapes);
+    Context context(b_, n, args, std::move(operands), std::move(shapes), platform_);
     row.lower(context);
     nodes_[&n] = context.results();
   }
@@ -110,7 +141,10 @@ class Lowering {
   const trace::Graph& graph_;
   const Platform platform_;
   const Partitions& partitions_;
+  const std::vector<trace::Loose>& inputs_;  // sorted
   hlo::Builder b_;
+  std::vector<Value> input_values_;
+  size_t next_input_ = 0, next_value_ = 0;
   std::map<std::pair<const trace::Node*, uint32_t>, Value> leaves_;
   std::unordered_map<const trace::Node*, std::vector<Value>> nodes_;
 };
@@ -126,7 +160,7 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
     shapes.push_back(&s);
   }
   const trace::Value node = trace::Node::make(spec, {}, 0);
-  Context context(b, *node.node(), std::move(values), std::move(shapes));
+  Context context(b, *node.node(), spec->args, std::move(values), std::move(shapes));
   try {
     static_cast<const Row*>(spec->op)->lower(context);
   } catch (const std::exception&) {
@@ -136,8 +170,14 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
 }
 
 std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
-                    const Partitions& partitions) {
-  return Lowering(graph, donated, platform, partitions).run();
+                    const Partitions& partitions, const std::vector<trace::Loose>& inputs) {
+  return Lowering(graph, donated, platform, partitions, inputs).run();
+}
+
+bool can_be_input(const trace::Graph& graph, const trace::Loose& loose) {
+  const trace::Spec& spec = *graph.nodes[loose.node]->spec();
+  const auto fits = static_cast<const Row*>(spec.op)->fits;
+  return !fits || fits(Call(spec.args, {}));
 }
 
 std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {
@@ -154,10 +194,11 @@ std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {
   return packs;
 }
 
-std::vector<NumberPack> number_packs(const trace::Graph& graph) {
+std::vector<NumberPack> number_packs(const trace::Graph& graph, const std::vector<trace::Loose>& inputs) {
   std::vector<trace::Number> numbers;
   numbers.reserve(graph.numbers.size());
   for (const auto* node : graph.numbers) numbers.push_back(node->number());
+  for (const auto& n : trace::numbers_of(graph, inputs)) numbers.push_back(n);
   return number_packs(numbers);
 }
 

@@ -9,7 +9,7 @@
 
 #include "tpubridge/base/shape.h"
 #include "tpubridge/lower/platform.h"
-#include "tpubridge/trace/graph.h"
+#include "tpubridge/trace/family.h"
 
 namespace tpubridge::lower {
 
@@ -17,7 +17,7 @@ namespace tpubridge::lower {
 [[nodiscard]] bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands);
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
-// the results are its roots.
+// the results are its roots. `inputs`: loose arguments that are numbers too, after those of the graph.
 struct Donation {
   int64_t leaf = 0;                  // the program may use its memory,
   std::optional<int64_t> root = {};  // for this root where it is known which one takes its place
@@ -29,13 +29,17 @@ struct Partitions {
   std::vector<bool> split = {};  // per leaf; empty: none
 };
 [[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<Donation>& donated,
-                                  Platform platform = Platform::any, const Partitions& partitions = {});
+                                  Platform platform = Platform::any, const Partitions& partitions = {},
+                                  const std::vector<trace::Loose>& inputs = {});
+// Whether a program that takes this loose argument as an input also computes it for this value of it.
+[[nodiscard]] bool can_be_input(const trace::Graph& graph, const trace::Loose& loose);
 
 struct NumberPack {
   Shape shape;
   std::vector<std::byte> bytes;
 };
-[[nodiscard]] std::vector<NumberPack> number_packs(const trace::Graph& graph);
+[[nodiscard]] std::vector<NumberPack> number_packs(const trace::Graph& graph,
+                                                   const std::vector<trace::Loose>& inputs = {});
 // The same for the numbers of a graph with this structure, in its order.
 [[nodiscard]] std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers);
 

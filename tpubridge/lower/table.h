@@ -32,6 +32,9 @@ struct Row : trace::Op {
   // Output shapes, where torch has no Meta kernel for the op. An element type `token` stands for the promoted
   // one. Empty result: this call is left to the CPU.
   std::vector<Shape> (*shape)(const Call&) = nullptr;
+  // Where it has loose arguments: whether they may be inputs of the program, at their values of this call.
+  // None: always.
+  bool (*fits)(const Call&) = nullptr;
 };
 
 [[nodiscard]] const Row* find(std::string_view name);     // null where there is no row

@@ -51,6 +51,44 @@ Value to_view(Value v, const Box& box, const Geometry& view) {
   return repeated ? spread(v, view.sizes, sorted) : reshaped(v, view.sizes);
 }
 
+// A view whose offset may be an input of the program.
+struct At {
+  Geometry view;
+  std::optional<Value> offset = {};
+};
+
+At view_at(const Context& c, size_t first) {
+  const bool input = c.is_tensor(first + 2);
+  At out{{c.integers(first), c.integers(first + 1), input ? 0 : c.integer(first + 2)}};
+  if (input) out.offset = c.in(first + 2);
+  return out;
+}
+
+// Whether the offset may be an input: then boxes of it are found from the strides alone.
+template <size_t first, size_t sizes>
+bool is_box(const Call& c) {
+  const Geometry view{c.integers(first), c.integers(first + 1), c.integer(first + 2)};
+  return trace::box_of(view, product(c.integers(sizes))).has_value();
+}
+
+// Where the box begins in each dimension of its memory: the digits of the offset.
+std::vector<Value> starts(hlo::Builder& b, const Box& box, const At& at) {
+  std::vector<Value> out;
+  if (!at.offset) {
+    for (int64_t s : box.start) out.push_back(hlo::constant(b, DType::s32, s));
+    return out;
+  }
+  int64_t stride = product(box.memory);
+  const DType t = stride > std::numeric_limits<int32_t>::max() ? DType::s64 : DType::s32;
+  Value rest = hlo::convert(*at.offset, t);
+  for (const int64_t size : box.memory) {
+    stride /= size;
+    out.push_back(hlo::divide(rest, like(rest, stride)));
+    rest = hlo::remainder(rest, like(rest, stride));
+  }
+  return out;
+}
+
 // Places of the elements of a view in flat memory of `total` elements.
 Value places(hlo::Builder& b, const Geometry& view, int64_t total) {
   const DType t = total > std::numeric_limits<int32_t>::max() ? DType::s64 : DType::s32;
@@ -64,11 +102,15 @@ Value places(hlo::Builder& b, const Geometry& view, int64_t total) {
 }
 
 void view(Context& c) {
-  const Geometry from{c.integers(1), c.integers(2), 0}, to{c.integers(3), c.integers(4), c.integer(5)};
+  const Geometry from{c.integers(1), c.integers(2), 0};
+  const At at = view_at(c, 3);
+  const Geometry& to = at.view;
   const Value memory = in_memory_order(c.in(0), from);
   if (const auto box = trace::box_of(to, memory.elements())) {
     Value v = as_box_memory(memory, *box);
-    if (box->extent != box->memory) {
+    if (at.offset) {
+      v = hlo::dynamic_slice(v, starts(c.b, *box, at), box->extent);
+    } else if (box->extent != box->memory) {
       Dims limits;
       for (size_t i = 0; i < box->start.size(); ++i) limits.push_back(box->start[i] + box->extent[i]);
       v = hlo::slice(v, box->start, limits);
@@ -85,7 +127,9 @@ void view(Context& c) {
 }
 
 void update(Context& c) {
-  const Geometry in{c.integers(2), c.integers(3), 0}, at{c.integers(4), c.integers(5), c.integer(6)};
+  const Geometry in{c.integers(2), c.integers(3), 0};
+  const At where = view_at(c, 4);
+  const Geometry& at = where.view;
   const Value memory = in_memory_order(c.in(0), in);
   const Value part = c.in(1);
   const int64_t total = memory.elements();
@@ -99,9 +143,7 @@ void update(Context& c) {
     for (int64_t a : kept) sizes.push_back(at.sizes[static_cast<size_t>(a)]);
     for (int64_t a : box->axes) order.push_back(std::find(kept.begin(), kept.end(), a) - kept.begin());
     const Value piece = reshaped(transposed(reshaped(part, sizes), order), box->extent);
-    std::vector<Value> starts;
-    for (int64_t s : box->start) starts.push_back(hlo::constant(c.b, DType::s32, s));
-    written = hlo::dynamic_update_slice(as_box_memory(memory, *box), piece, starts);
+    written = hlo::dynamic_update_slice(as_box_memory(memory, *box), piece, starts(c.b, *box, where));
     if (box->padding) written = hlo::slice(reshaped(written, {written.elements()}), {0}, {total});
   } else {
     const int64_t n = part.elements();
@@ -168,12 +210,21 @@ void resize(Context& c) { c.result(cut_or_padded(flat_memory(c), c.out().element
 void zeros(Context& c) { c.result(fill(c.b, c.out().dtype, c.out().dims, 0)); }
 void convert(Context& c) { c.result(to(c.in(0), c.out().dtype)); }
 
+// Elements that are written twice are no box to write to.
+bool is_written_box(const Call& c) {
+  if (!is_box<4, 2>(c)) return false;
+  const Dims sizes = c.integers(4), strides = c.integers(5);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] > 1 && strides[i] == 0) return false;
+  return true;
+}
+
 }  // namespace
 
 std::span<const Row> view_rows() {
   static const Row rows[] = {
-      {{"tpubridge::view"}, view},
-      {{"tpubridge::update"}, update},
+      {{"tpubridge::view", 1u << 5}, view, plain, nullptr, is_box<3, 1>},
+      {{"tpubridge::update", 1u << 6}, update, plain, nullptr, is_written_box},
       {{"tpubridge::reinterpret"}, reinterpret},
       {{"tpubridge::resize"}, resize},
       {{"tpubridge::zeros"}, zeros},

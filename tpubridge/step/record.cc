@@ -343,6 +343,7 @@ void compute(Recording& r, Ended& ended, Ending ending) {
     released.put_back();
     throw;
   }
+  if (out.compiled) out.loose = trace::numbers_of(out.outline, out.compiled->inputs);
   if (ending.only_compile) released.put_back();
 }
 

@@ -124,6 +124,7 @@ struct Recorded {
   size_t leaves = 0;
   std::vector<bool> split;              // per leaf; empty: on one device
   std::vector<NumberSource> numbers;    // in the order of the graph
+  std::vector<trace::Number> loose;     // constants of the graph that its program takes as inputs, after them
   std::vector<trace::SpecPtr> results;  // of the roots: as data
   std::vector<Target> targets;
   std::vector<Given> returned;

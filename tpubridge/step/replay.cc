@@ -66,6 +66,7 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
     numbers_.push_back(n.value);
     numbers_vary_ |= n.kind != NumberSource::Kind::constant;
   }
+  numbers_.insert(numbers_.end(), r_.loose.begin(), r_.loose.end());
   given_targets_.resize(r_.targets.size());
   for (const auto& g : r_.returned)
     if (g.kind == Given::Kind::target) ++given_targets_[g.from];

@@ -110,7 +110,7 @@ bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
     draws.push_back(it->second);
     it->second.offset += advance_of(d.elements);
   }
-  for (size_t i = 0; i < numbers_.size(); ++i) {
+  for (size_t i = 0; i < r_.numbers.size(); ++i) {
     const auto& n = r_.numbers[i];
     if (n.kind == NumberSource::Kind::optimizer) numbers_[i].real = of_optimizers_[n.index];
     if (n.kind == NumberSource::Kind::seed) numbers_[i].integer = static_cast<int64_t>(draws[n.index].seed);

@@ -37,8 +37,12 @@ uint64_t hash_arg(uint64_t seed, const Arg& arg) {
 Spec::Spec(const Op* o, std::vector<Arg> a, std::vector<Shape> s, DType c)
     : op(o), args(std::move(a)), shapes(std::move(s)), common(c) {
   hash = mix(mix(reinterpret_cast<uintptr_t>(op), static_cast<uint64_t>(common)), args.size());
-  for (const auto& arg : args) hash = hash_arg(hash, arg);
-  for (const auto& shape : shapes) hash = hash_shape(hash, shape);
+  family = hash;
+  for (size_t i = 0; i < args.size(); ++i) {
+    hash = hash_arg(hash, args[i]);
+    family = is_loose(*this, i) ? mix(family, args[i].index()) : hash_arg(family, args[i]);
+  }
+  for (const auto& shape : shapes) hash = hash_shape(hash, shape), family = hash_shape(family, shape);
 }
 
 Node::Node(SpecPtr spec, State state, int device, Lane* lane)

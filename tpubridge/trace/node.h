@@ -62,6 +62,9 @@ class Value {
 // What an operation is; lower/ derives its rows from it. Rows live as long as the process.
 struct Op {
   std::string_view name;  // "add.Tensor"
+  // Arguments (bit i: argument i) whose numbers change no shape. They are constants of a program until a
+  // graph comes that differs in nothing else (family.h): then inputs.
+  uint32_t loose = 0;
 };
 
 // An argument of an operation: a constant, or (Ref) the operand that holds it. -1: the argument is absent.
@@ -80,8 +83,12 @@ struct Spec {
   std::vector<Shape> shapes;  // of the outputs
   DType common = DType::f32;  // the type torch promotes the operands to
   uint64_t hash = 0;          // of all of these
+  uint64_t family = 0;        // the same, whatever the loose arguments are
 };
 using SpecPtr = std::shared_ptr<const Spec>;
+[[nodiscard]] inline bool is_loose(const Spec& s, size_t arg) {
+  return s.op && arg < 32 && ((s.op->loose >> arg) & 1) != 0;
+}
 
 // A number that is an input of the program, not part of it.
 struct Number {
