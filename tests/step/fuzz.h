@@ -82,6 +82,8 @@ enum class Do {
   zero_grad,
   optimizer_step,
   schedule,
+  hold_state,   // while it becomes other tensors
+  clear_state,  // as if it were new
   lr,
   weight_decay,
   momentum,

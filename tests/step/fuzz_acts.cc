@@ -63,6 +63,12 @@ void World::apply(const Act& act) {
     case Do::schedule:
       scene->scheduler->step();
       break;
+    case Do::hold_state:
+      for (const Tensor& t : state_tensors()) held_state.push_back(t);
+      break;
+    case Do::clear_state:
+      optimizer->state().clear();
+      break;
     case Do::lr:
     case Do::weight_decay:
     case Do::momentum:

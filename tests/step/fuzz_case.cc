@@ -88,6 +88,10 @@ int weight(Do what, const Case& c) {
     case Do::save_load:
     case Do::thread:
       return 1;
+    case Do::hold_state:
+      return 1;
+    case Do::clear_state:  // torch's Adagrad makes its state when it is made
+      return unknown || c.optimizer.rule == Rule::adagrad ? 0 : 1;
     case Do::no_grad:  // then nobody looks whether there are gradients
       return unknown ? 0 : 2;
     case Do::write_to:

@@ -93,6 +93,24 @@ void World::look_at_optimizer(std::vector<Seen>& all) const {
   }
 }
 
+Tensors World::state_tensors() const {
+  Tensors out;
+  if (const auto* fused = dynamic_cast<tpubridge::optim::Fused*>(optimizer.get())) {
+    for (const auto& [name, t] : fused->named_state()) out.push_back(t);
+    return out;
+  }
+  using namespace torch::optim;
+  for (const auto& [key, base] : optimizer->state()) {
+    OptimizerParamState* p = base.get();
+    if (auto* s = dynamic_cast<AdamParamState*>(p)) out.insert(out.end(), {s->exp_avg(), s->exp_avg_sq()});
+    if (auto* s = dynamic_cast<AdamWParamState*>(p)) out.insert(out.end(), {s->exp_avg(), s->exp_avg_sq()});
+    if (auto* s = dynamic_cast<SGDParamState*>(p)) out.push_back(s->momentum_buffer());
+    if (auto* s = dynamic_cast<RMSpropParamState*>(p)) out.push_back(s->square_avg());
+    if (auto* s = dynamic_cast<AdagradParamState*>(p)) out.push_back(s->sum());
+  }
+  return out;
+}
+
 std::vector<Seen> World::look() const {
   std::vector<Seen> all;
   List list{all, false};

@@ -44,6 +44,8 @@ constexpr std::array<Text, kActs> kTexts{{
     {"zero_grad", "optimizer.zero_grad(/*set_to_none=*/{w} % 2 == 0);"},
     {"optimizer_step", "optimizer.step();"},
     {"schedule", "scheduler.step();  // StepLR(optimizer, 2, 0.5)"},
+    {"hold_state", "held = all tensors of the optimizer's state;"},
+    {"clear_state", "optimizer.state().clear();"},
     {"lr", "options.lr({v});"},
     {"weight_decay", "options.weight_decay({v});"},
     {"momentum", "options.momentum({v});  // or the first beta"},

@@ -104,7 +104,8 @@ struct World {
   Tensor& extra = scene->extra;
   Tensor base;  // a larger tensor whose part is the third argument
   std::vector<std::pair<std::string, Tensor>> held;
-  Tensor generator;  // state of the device's: every world has its own numbers
+  Tensors held_state;  // kept, and not looked at: the CPU's optimizer may have others
+  Tensor generator;    // state of the device's: every world has its own numbers
 
   // How calls are made.
   int64_t rows = 4;
@@ -121,6 +122,7 @@ struct World {
   void save_and_load();
   void look_at_optimizer(std::vector<Seen>& all) const;
   [[nodiscard]] Tensor parameter(int which) const;
+  [[nodiscard]] Tensors state_tensors() const;
   [[nodiscard]] std::vector<std::pair<std::string, Tensor>> counted() const;
   [[nodiscard]] std::string aliases(const Tensor& t) const;
 

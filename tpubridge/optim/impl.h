@@ -19,6 +19,9 @@ struct Fused::Impl {
   Masters masters;
   Schedule schedule = nullptr;
   at::Tensor steps = {};  // done so far, on the device; where a schedule asks
+  // Another number where tensors of the state, or the schedule, are others than before.
+  uint64_t layout = 0, layouts = 0;
+  void is_other() { layout = ++layouts; }
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // a replayed call may outlive the optimizer
 
   // State, made where it is missing. New ones of one call share the count `newborn`.

@@ -66,6 +66,7 @@ void Fused::set_lr(double lr) {
 
 void Fused::set_schedule(Schedule schedule) {
   impl_->schedule = std::move(schedule);
+  impl_->is_other();
   if (impl_->schedule && !impl_->steps.defined() && device::is_tpu(param_groups()[0].params()[0]))
     impl_->steps = impl_->zero(param_groups()[0].params()[0]);
 }
@@ -87,13 +88,23 @@ at::Tensor Fused::step(LossClosure closure) {
   m.advance(members);
   at::Tensor factor;
   if (m.schedule) {
-    if (!m.steps.defined()) m.steps = m.zero(param_groups()[0].params()[0]);
+    if (!m.steps.defined()) {
+      m.steps = m.zero(param_groups()[0].params()[0]);
+      m.is_other();
+    }
     factor = m.schedule(m.steps);
     if (!factor.defined() || factor.numel() != 1)
       throw ArgumentError("a schedule must give a tensor of one element");
     m.steps.add_(1);
   }
   for (size_t g = 0; g < members.size(); ++g) m.update(g, members[g], factor);
+  if (auto* r = device::recording()) {
+    const auto mark = [&m, weak = std::weak_ptr(m.alive)](bool size) {
+      return weak.expired() ? ~uint64_t{0} : size ? m.owner.state().size() : m.layout;
+    };
+    r->watch([mark] { return mark(false); });
+    r->watch([mark] { return mark(true); });
+  }
   return loss;
 }
 
@@ -169,7 +180,9 @@ void Fused::Impl::advance(const Members& members) {
         old.push_back(m.state->count);
         to = others[m.state->count.unsafeGetTensorImpl()] == 0 ? m.state->count.add_(1) : m.state->count + 1;
       }
-      if (!to.is_same(m.state->count)) m.state->count = to;
+      if (to.is_same(m.state->count)) continue;
+      m.state->count = to;
+      is_other();
     }
 }
 

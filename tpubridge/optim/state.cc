@@ -61,8 +61,9 @@ at::Tensor Fused::Impl::zero(const at::Tensor& beside) {
 void Fused::Impl::forget_if_undone(const at::Tensor& p, const State& s) {
   auto* r = device::recording();
   if (!r) return;
-  r->on_undo([this, weak = std::weak_ptr(alive), p, count = s.count, tensors = s.tensors] {
+  r->on_undo([this, weak = std::weak_ptr(alive), p, count = s.count, tensors = s.tensors, before = layout] {
     if (weak.expired()) return;
+    layout = before;
     State* now = find(p);
     if (!now) return;
     if (!count.defined()) {
@@ -85,14 +86,19 @@ State& Fused::Impl::state_of(const at::Tensor& p, size_t group, at::Tensor& newb
   if (!s->count.defined()) {
     if (!newborn.defined() || newborn.device() != p.device()) newborn = zero(p);
     s->count = newborn;
+    is_other();
   }
   const bool narrow = wants_master(p);
   for (const char* name : moments(group)) {
     auto& t = s->tensors[name];
-    if (!t.defined())
-      t = at::zeros_like(p, p.options().dtype(narrow ? at::kFloat : p.scalar_type()).requires_grad(false));
+    if (t.defined()) continue;
+    t = at::zeros_like(p, p.options().dtype(narrow ? at::kFloat : p.scalar_type()).requires_grad(false));
+    is_other();
   }
-  if (narrow && !s->tensors[kMaster].defined()) s->tensors[kMaster] = p.detach().to(at::kFloat);
+  if (narrow && !s->tensors[kMaster].defined()) {
+    s->tensors[kMaster] = p.detach().to(at::kFloat);
+    is_other();
+  }
   return *s;
 }
 
@@ -113,6 +119,7 @@ void Fused::Impl::set_counts(const std::vector<std::pair<Member, double>>& count
     counts[0].first.state->count.fill_(counts[0].second);
     return;
   }
+  is_other();
   std::map<std::pair<double, int>, at::Tensor> shared;
   for (const auto& [m, n] : counts) {
     auto& t = shared[{n, m.parameter.device().index()}];
@@ -123,6 +130,7 @@ void Fused::Impl::set_counts(const std::vector<std::pair<Member, double>>& count
 
 void Fused::Impl::take_up_loaded() {
   at::NoGradGuard no_grad;
+  is_other();
   std::vector<std::pair<Member, double>> counts;
   for (size_t g = 0; g < owner.param_groups().size(); ++g)
     for (const auto& p : owner.param_groups()[g].params()) {
@@ -153,6 +161,7 @@ void Fused::load(InputArchive& archive) {
   at::Tensor steps;
   if (archive.try_read("schedule_steps", steps))
     impl_->steps = steps.to(param_groups()[0].params()[0].device());
+  impl_->is_other();
 }
 
 NamedTensors Fused::named_state() const {
@@ -204,7 +213,10 @@ void Fused::load_named_state(const NamedTensors& tensors) {
   for (auto& [from, to] : copies) to.copy_(from);
   impl_->set_counts(counts);
   if (!steps.defined()) return;
-  if (!impl_->steps.defined()) impl_->steps = impl_->zero(param_groups()[0].params()[0]);
+  if (!impl_->steps.defined()) {
+    impl_->steps = impl_->zero(param_groups()[0].params()[0]);
+    impl_->is_other();
+  }
   impl_->steps.copy_(steps);
 }
 

@@ -34,6 +34,15 @@ int64_t* step_of(OptimizerParamState& s) {
   return &static_cast<S&>(s).step();
 }
 
+void note(std::vector<uint64_t>& out, std::initializer_list<const at::Tensor*> tensors) {
+  for (const auto* t : tensors) out.push_back(reinterpret_cast<uint64_t>(t->unsafeGetTensorImpl()));
+}
+template <class S>
+void moments_of(const OptimizerParamState& base, std::vector<uint64_t>& out) {
+  const auto& s = static_cast<const S&>(base);
+  note(out, {&s.exp_avg(), &s.exp_avg_sq(), &s.max_exp_avg_sq()});
+}
+
 // Options that notice a learning rate set by a scheduler. They take the place of the user's in their very
 // memory: others may hold references to them.
 template <class O>
@@ -190,22 +199,26 @@ Steps steps(Optimizer& optimizer, const OptimizerClass& c, OptimizerParamGroup& 
 
 const OptimizerClass* class_of(Optimizer& optimizer) {
   static const OptimizerClass adam{
-      adam_options<AdamOptions>, [](auto& o) { return as<AdamOptions>(o).amsgrad(); },
-      adam_numbers<AdamOptions>, step_of<AdamParamState>,
-      listen<AdamOptions>,       watch<Adam, AdamOptions>};
+      adam_options<AdamOptions>,  [](auto& o) { return as<AdamOptions>(o).amsgrad(); },
+      adam_numbers<AdamOptions>,  step_of<AdamParamState>,
+      moments_of<AdamParamState>, listen<AdamOptions>,
+      watch<Adam, AdamOptions>};
   static const OptimizerClass adamw{
-      adam_options<AdamWOptions>, [](auto& o) { return as<AdamWOptions>(o).amsgrad(); },
-      adam_numbers<AdamWOptions>, step_of<AdamWParamState>,
-      listen<AdamWOptions>,       watch<AdamW, AdamWOptions>};
-  static const OptimizerClass sgd{sgd_options,
-                                  [](auto& o) { return as<SGDOptions>(o).nesterov(); },
-                                  [](auto& base, int64_t) -> Numbers {
-                                    const auto& o = as<SGDOptions>(base);
-                                    return {-o.lr(), o.momentum(), 1 - o.dampening(), o.weight_decay()};
-                                  },
-                                  nullptr,
-                                  listen<SGDOptions>,
-                                  watch<SGD, SGDOptions>};
+      adam_options<AdamWOptions>,  [](auto& o) { return as<AdamWOptions>(o).amsgrad(); },
+      adam_numbers<AdamWOptions>,  step_of<AdamWParamState>,
+      moments_of<AdamWParamState>, listen<AdamWOptions>,
+      watch<AdamW, AdamWOptions>};
+  static const OptimizerClass sgd{
+      sgd_options,
+      [](auto& o) { return as<SGDOptions>(o).nesterov(); },
+      [](auto& base, int64_t) -> Numbers {
+        const auto& o = as<SGDOptions>(base);
+        return {-o.lr(), o.momentum(), 1 - o.dampening(), o.weight_decay()};
+      },
+      nullptr,
+      [](auto& s, auto& out) { note(out, {&static_cast<const SGDParamState&>(s).momentum_buffer()}); },
+      listen<SGDOptions>,
+      watch<SGD, SGDOptions>};
   static const OptimizerClass rmsprop{
       [](auto& base) -> Options {
         auto& o = as<RMSpropOptions>(base);
@@ -217,25 +230,31 @@ const OptimizerClass* class_of(Optimizer& optimizer) {
         return {-o.lr(), o.alpha(), 1 - o.alpha(), o.eps(), o.weight_decay(), o.momentum()};
       },
       step_of<RMSpropParamState>,
+      [](auto& base, auto& out) {
+        const auto& s = static_cast<const RMSpropParamState&>(base);
+        note(out, {&s.square_avg(), &s.momentum_buffer(), &s.grad_avg()});
+      },
       listen<RMSpropOptions>,
       watch<RMSprop, RMSpropOptions>};
-  static const OptimizerClass adagrad{[](auto& base) -> Options {
-                                        auto& o = as<AdagradOptions>(base);
-                                        return {&o.lr(), &o.lr_decay(), &o.weight_decay(), &o.eps()};
-                                      },
-                                      [](auto&) { return false; },
-                                      [](auto& base, int64_t step) -> Numbers {
-                                        const auto& o = as<AdagradOptions>(base);
-                                        const double lr =
-                                            o.lr() / (1 + static_cast<double>(step - 1) * o.lr_decay());
-                                        return {-lr, o.weight_decay(), o.eps()};
-                                      },
-                                      step_of<AdagradParamState>,
-                                      listen<AdagradOptions>,
-                                      watch<Adagrad, AdagradOptions>};
+  static const OptimizerClass adagrad{
+      [](auto& base) -> Options {
+        auto& o = as<AdagradOptions>(base);
+        return {&o.lr(), &o.lr_decay(), &o.weight_decay(), &o.eps()};
+      },
+      [](auto&) { return false; },
+      [](auto& base, int64_t step) -> Numbers {
+        const auto& o = as<AdagradOptions>(base);
+        const double lr = o.lr() / (1 + static_cast<double>(step - 1) * o.lr_decay());
+        return {-lr, o.weight_decay(), o.eps()};
+      },
+      step_of<AdagradParamState>,
+      [](auto& s, auto& out) { note(out, {&static_cast<const AdagradParamState&>(s).sum()}); },
+      listen<AdagradOptions>,
+      watch<Adagrad, AdagradOptions>};
   static const OptimizerClass fused{options_of_fused,
                                     [](auto&) { return false; },
                                     [](auto&, int64_t) { return Numbers(); },
+                                    nullptr,
                                     nullptr,
                                     listen_to_fused,
                                     watch_none};
@@ -303,6 +322,12 @@ void structure(Optimizer& optimizer, std::vector<uint64_t>& out) {
     const Steps s = steps(optimizer, c, group);
     out.push_back(s.distinct.size());
     if (s.distinct.size() > 1) out.insert(out.end(), s.of.begin(), s.of.end());
+    for (const auto& p : group.params()) {
+      note(out, {&p});
+      if (!c.tensors) continue;
+      const auto state = optimizer.state().find(p.unsafeGetTensorImpl());
+      if (state != optimizer.state().end()) c.tensors(*state->second, out);
+    }
   }
 }
 

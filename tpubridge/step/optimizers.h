@@ -26,8 +26,10 @@ struct OptimizerClass {
   bool (*flag)(const Options&);
   std::vector<double> (*numbers)(const Options&, int64_t step);
   int64_t* (*step)(torch::optim::OptimizerParamState&);  // null where it counts none
-  void (*listen)(Options&, bool);                        // to set_lr(): begin, end
-  void (*watch)(torch::optim::Optimizer&, bool);         // its steps: begin, end
+  // Which tensors its state are now; null where it tells itself.
+  void (*tensors)(const torch::optim::OptimizerParamState&, std::vector<uint64_t>&);
+  void (*listen)(Options&, bool);                 // to set_lr(): begin, end
+  void (*watch)(torch::optim::Optimizer&, bool);  // its steps: begin, end
 };
 // Null for one that is not known.
 [[nodiscard]] const OptimizerClass* class_of(torch::optim::Optimizer& optimizer);
@@ -41,8 +43,8 @@ void next_numbers(torch::optim::Optimizer& optimizer, int64_t ahead, std::vector
 void first_numbers(torch::optim::Optimizer& optimizer, std::vector<double>& out);
 // The options that enter numbers, group by group. Of a known class.
 void option_values(torch::optim::Optimizer& optimizer, std::vector<double>& out);
-// What decides which ops a step has: options that are zero or not, flags, which parameters have counted the
-// same steps.
+// What decides which ops a step has, and on which tensors: options that are zero or not, flags, parameters
+// and their state, which of them have counted the same steps.
 void structure(torch::optim::Optimizer& optimizer, std::vector<uint64_t>& out);
 
 // What classes call while one listens; optimizer_watch.cc.
