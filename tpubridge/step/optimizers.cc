@@ -322,13 +322,18 @@ void structure(Optimizer& optimizer, std::vector<uint64_t>& out) {
     const Steps s = steps(optimizer, c, group);
     out.push_back(s.distinct.size());
     if (s.distinct.size() > 1) out.insert(out.end(), s.of.begin(), s.of.end());
+  }
+}
+
+void tensors_of(Optimizer& optimizer, std::vector<uint64_t>& out) {
+  const OptimizerClass* c = class_of(optimizer);
+  for (auto& group : optimizer.param_groups())
     for (const auto& p : group.params()) {
       note(out, {&p});
-      if (!c.tensors) continue;
+      if (!c || !c->tensors) continue;
       const auto state = optimizer.state().find(p.unsafeGetTensorImpl());
-      if (state != optimizer.state().end()) c.tensors(*state->second, out);
+      if (state != optimizer.state().end()) c->tensors(*state->second, out);
     }
-  }
 }
 
 }  // namespace tpubridge::step

@@ -43,9 +43,11 @@ void next_numbers(torch::optim::Optimizer& optimizer, int64_t ahead, std::vector
 void first_numbers(torch::optim::Optimizer& optimizer, std::vector<double>& out);
 // The options that enter numbers, group by group. Of a known class.
 void option_values(torch::optim::Optimizer& optimizer, std::vector<double>& out);
-// What decides which ops a step has, and on which tensors: options that are zero or not, flags, parameters
-// and their state, which of them have counted the same steps.
+// What decides which ops a step has: options that are zero or not, flags, which parameters have counted the
+// same steps.
 void structure(torch::optim::Optimizer& optimizer, std::vector<uint64_t>& out);
+// Which tensors it works on: parameters, and what it keeps for each.
+void tensors_of(torch::optim::Optimizer& optimizer, std::vector<uint64_t>& out);
 
 // What classes call while one listens; optimizer_watch.cc.
 void lr_is_set(const torch::optim::OptimizerOptions& options);

@@ -34,6 +34,19 @@ void watch_structure(Recording& r, torch::optim::Optimizer* o) {
   });
 }
 
+// … and what it works on, from the end of the call on: the first one makes its state.
+void watch_tensors(Recording& r, const TracedCall::Followed& f) {
+  if (f.life && f.life->expired()) return;
+  std::vector<uint64_t> before;
+  tensors_of(*f.optimizer, before);
+  r.watch([f, before] {
+    if (f.life && f.life->expired()) return 0;
+    std::vector<uint64_t> now;
+    tensors_of(*f.optimizer, now);
+    return now == before ? 1 : 0;
+  });
+}
+
 // What a captured variable could hold that the call hung on.
 Wanted wanted(const Recorded& r, const TracedCall& call) {
   Wanted w;
@@ -65,6 +78,7 @@ void TracedCall::follow(torch::optim::Optimizer& o, uint64_t seed,
                         const std::optional<std::weak_ptr<bool>>& life) {
   for (auto& group : o.param_groups())
     for (const auto& p : group.params()) gradients.note(p);
+  followed.push_back({&o, life});
   std::string why = optimizers.follow(o, seed, life);
   if (recording->trouble.empty()) recording->trouble = std::move(why);
 }
@@ -135,6 +149,7 @@ std::unique_ptr<TracedCall> Tracer::record(const std::vector<at::Tensor>& argume
     throw;
   }
   c.end_optimizers();
+  for (const auto& f : c.followed) watch_tensors(r, f);
   touch_all(r, c.results);
   return call;
 }

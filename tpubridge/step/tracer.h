@@ -17,6 +17,11 @@ struct TracedCall {
   OptimizerWatches optimizers;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   std::vector<Closure> closures;  // of steps inside of it
+  struct Followed {
+    torch::optim::Optimizer* optimizer;
+    std::optional<std::weak_ptr<bool>> life;
+  };
+  std::vector<Followed> followed;
 
   void follow(torch::optim::Optimizer& o, uint64_t seed,
               const std::optional<std::weak_ptr<bool>>& life = std::nullopt);
