@@ -134,7 +134,9 @@ std::unique_ptr<TracedCall> Tracer::record(const std::vector<at::Tensor>& argume
   for (const auto& o : met_optimizers_) c.follow(*o.first, seed_, o.second);
   for (auto* o : captured_optimizers(Closure::current())) {
     c.follow(*o, seed_);
+    c.followed.pop_back();  // it may die in the call: looked at before it
     watch_structure(r, o);
+    watch_tensors(r, {o, std::nullopt});
   }
   try {
     const OuterScope scope_of_outer(c);
