@@ -8,7 +8,8 @@
 namespace tpubridge::step {
 namespace {
 
-constexpr size_t kFar = 48;               // words behind two pointers
+constexpr size_t kFar = 48;               // words behind two pointers, where nothing tells how many there are
+constexpr size_t kFarAll = 4096;          // more of them, of blocks on the heap, all together
 constexpr size_t kOwn = 8;                // words on a stack that surely belong to what lies there, mostly
 constexpr size_t kManyGlobals = 1 << 20;  // words of globals among which numbers of the trace are looked for
 
@@ -27,11 +28,12 @@ class Masks {
   [[nodiscard]] uint64_t some(uint64_t word) const {
     return is_wanted(word) ? ~uint64_t{0} : number_in(word);
   }
-  // And whatever else is no pointer: where those lead is looked at by itself. Flags may have what is left of
-  // a pointer behind them.
+  // And whatever else is no pointer to an object: where those lead is looked at by itself. Functions and
+  // tables of them are what they are by their address. Flags may have what is left of a pointer behind them.
   [[nodiscard]] uint64_t all(uint64_t word) const {
     char there;
-    if (!is_address(word) || !read_memory(word, &there, 1)) return ~uint64_t{0};
+    if (!is_address(word) || word % kWord != 0 || is_loaded(word) || !read_memory(word, &there, 1))
+      return ~uint64_t{0};
     uint64_t flags = 0;
     for (int i = 0; i < 64 && ((word >> i) & 0xFF) <= 1; i += 8) flags |= uint64_t{0xFF} << i;
     return some(word) | flags;
@@ -113,6 +115,7 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
   const Masks masks(wanted);
   std::vector<Window> out;
   std::unordered_set<uint64_t> looked_at;
+  size_t left = kFarAll;
   const auto object = words();
   add(out, {.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
   for (uint32_t w = 0; w < object.size(); ++w) {
@@ -128,9 +131,11 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
       const uint64_t to = near.values[i];
       if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to) || is_loaded(to)) continue;
       Window far{.way = Way::far, .word = w, .offset = static_cast<uint32_t>(i * kWord)};
-      if (looked_at.insert(to).second)
-        (void)look_at(far, to, kFar, i >= own ? 0 : on_stack(to, kWord) ? kOwn : kFar, masks);
-      else if (i < own)
+      if (looked_at.insert(to).second) {
+        const size_t most = kFar + left;
+        (void)look_at(far, to, most, i >= own ? 0 : on_stack(to, kWord) ? kOwn : most, masks);
+        left = std::min(left, most - std::min(most, far.values.size()));
+      } else if (i < own)
         near.masks[i] = ~uint64_t{0};  // it must stay the way to what is looked at already
       add(out, std::move(far));
     }

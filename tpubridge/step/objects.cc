@@ -53,7 +53,7 @@ bool is_loaded(uint64_t address) {
 }
 
 Extent extent_at(uintptr_t address) {
-  constexpr size_t kMost = 128, kOnStack = 16, kUnknown = 8;
+  constexpr size_t kMost = 1024, kOnStack = 16, kUnknown = 8;
   // What make_shared makes: counts, then the object.
   constexpr const char* kHolder = "St23_Sp_counted_ptr_inplace";
   if (on_stack(address, kWord)) return {kNear, 0, kOnStack};
