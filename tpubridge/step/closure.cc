@@ -55,33 +55,53 @@ bool holds(Window& w, const uint64_t* now) {
   return true;
 }
 
+// A list that grows (losses, say) would be forgotten a word at a time, at the price of a traced call for
+// each.
+void forget_what_grows(Window& w, const Window& old, const std::vector<size_t>& changed) {
+  constexpr size_t kEnough = 3;
+  w.forgotten = old.forgotten;
+  w.in_a_row = old.in_a_row;
+  if (changed.empty()) return;
+  w.in_a_row = changed.front() == w.forgotten + 1 ? w.in_a_row + 1 : 0;
+  w.forgotten = changed.back();
+  if (w.in_a_row >= kEnough) w.forget_from(changed.front());
+}
+
 // Of two recorded calls that were alike, what the later one leaves to be looked at. What changed between them
 // does not count any more, unless it is surely a variable of the function: then it says so.
 std::string merge_windows(const std::vector<Window>& before, std::vector<Window>& now) {
   for (Window& w : now) {
     const auto old =
         std::find_if(before.begin(), before.end(), [&](const Window& o) { return o.same_way(w); });
+    const bool forgotten = old != before.end() && (old->was_gone || (old->is_deep() && !old->seen.empty()));
+    std::vector<size_t> changed;
     for (size_t i = 0; i < w.masks.size(); ++i) {
       const size_t at = w.begin / kWord + i;  // behind the last pointer
       const size_t from = old == before.end() ? 0 : old->begin / kWord;
-      if (old == before.end() || at < from || at - from >= old->masks.size()) {
+      if (old == before.end() || forgotten || at < from || at - from >= old->masks.size()) {
         w.masks[i] = 0;
         continue;
       }
       const uint64_t was = old->values[at - from];
       w.masks[i] &= old->masks[at - from];
       const uint64_t differ = bytes_that_differ(w.values[i], was) & w.masks[i];
-      const bool is_variable = w.way == Way::near && at == 0;
+      const bool in_object = w.from == From::object && w.path.empty();
+      const bool is_variable = w.from == From::object && w.path.size() == 1 && at == 0;
       const bool pointers = is_address(w.values[i]) && is_address(was);
       const bool firm = std::find(w.firm.begin(), w.firm.end(), at) != w.firm.end();
       // A variable has one byte at least: the first. Of the object itself, all but pointers.
       if ((is_variable && ((differ & 0xFF) || (differ && pointers))) || (firm && differ) ||
-          (w.way == Way::object && differ && !pointers))
+          (in_object && differ && !pointers))
         return "a variable that it captures changes from call to call (pass it as an argument, or make it in "
                "the step)";
-      w.masks[i] &= ~(is_variable ? differ : to_forget(w.values[i], was));
-      if (!is_variable && !old->seen.empty()) w.masks[i] &= ~to_forget(was, old->seen[at - from]);
+      uint64_t lost = is_variable ? differ : to_forget(w.values[i], was);
+      if (!is_variable && !old->seen.empty()) lost |= to_forget(was, old->seen[at - from]);
+      if ((w.masks[i] & lost) != 0) changed.push_back(at);
+      w.masks[i] &= ~lost;
     }
+    if (w.is_deep() && !changed.empty()) w.forget_from(0);
+    if (old != before.end() && w.path.size() > (w.from == From::object ? 1 : 0))
+      forget_what_grows(w, *old, changed);
     w.trim();
   }
   std::erase_if(now, [](const Window& w) { return w.masks.empty(); });
@@ -102,6 +122,11 @@ void Window::trim() {
   begin += static_cast<uint32_t>(first * kWord);
 }
 
+void Window::forget_from(size_t word) {
+  const size_t from = begin / kWord;
+  for (size_t i = word > from ? word - from : 0; i < masks.size(); ++i) masks[i] = 0;
+}
+
 std::vector<uint64_t> Closure::words() const {
   return object_ ? words_at(reinterpret_cast<uintptr_t>(object_), std::min(kWords, bytes_ / kWord))
                  : std::vector<uint64_t>();
@@ -113,50 +138,64 @@ bool Closure::hold(std::vector<Window>& windows) const {
   const size_t bytes = object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
   if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
   const Readable readable;
-  // What the kernel is asked for: pointers to what is far away, then words.
-  thread_local std::vector<uint64_t> now;
+  // Where they lie now. The kernel is asked for what may not be there, all at once.
+  thread_local std::vector<uint64_t> at, now;
   thread_local std::vector<std::pair<Window*, size_t>> asked;
-  size_t words = windows.size();
-  for (const Window& w : windows) words += w.values.size();
-  now.resize(words);
-  asked.clear();
-  Reads pointers, rest;
+  at.resize(windows.size());
+  size_t longest = 0, words = 0;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const Window& w = windows[i];
+    const size_t end = w.path.empty() ? w.begin + w.values.size() * kWord : w.path[0] + kWord;
+    if (w.from == From::object && end > bytes) return false;
+    at[i] = w.from == From::object    ? reinterpret_cast<uintptr_t>(object)
+            : w.from == From::globals ? part_of_globals(w.base).begin
+                                      : w.base;
+    longest = std::max(longest, w.path.size());
+    words += w.values.size();
+  }
   bool all = true;
-  size_t at = windows.size();
-  auto look = [&](Window& w, uintptr_t address) {
-    const size_t n = w.values.size();
-    if (readable.has(address, n * kWord)) {
-      if (!differ(address, w.values.data(), w.masks.data(), n)) return;
-      (void)read_memory(address, &now[at], n * kWord);
-      all = holds(w, &now[at]) && all;
-    } else {
-      rest.add(address, &now[at], n * kWord);
-      asked.emplace_back(&w, at);
-      at += n;
+  const auto read_asked = [&](Reads& reads) {
+    for (const size_t i : reads.missing()) {
+      asked[i].first->was_gone = true;
+      all = false;
     }
   };
-  for (size_t i = 0; i < windows.size(); ++i) {
-    Window& w = windows[i];
-    if (w.way == Way::global) {
-      look(w, program_data()[w.word].begin + w.begin);
-    } else if (w.way == Way::object) {
-      if (w.begin + w.values.size() * kWord > bytes) return false;
-      all = holds(w, object + w.begin / kWord) && all;
-    } else if ((w.word + 1) * kWord > bytes) {
-      return false;
-    } else if (w.way == Way::near) {
-      look(w, object[w.word] + w.begin);
-    } else if (const uintptr_t at_pointer = object[w.word] + w.offset; readable.has(at_pointer, kWord)) {
-      now[i] = word_at(at_pointer);
-    } else {
-      pointers.add(at_pointer, &now[i], kWord);
+  for (size_t hop = 0; hop < longest; ++hop) {
+    Reads pointers;
+    asked.clear();
+    for (size_t i = 0; i < windows.size(); ++i) {
+      if (windows[i].path.size() <= hop || windows[i].was_gone) continue;
+      const uintptr_t pointer = at[i] + windows[i].path[hop];
+      if (hop == 0 || readable.has(pointer, kWord)) {
+        at[i] = word_at(pointer);
+      } else {
+        pointers.add(pointer, &at[i], kWord);
+        asked.emplace_back(&windows[i], 0);
+      }
     }
+    read_asked(pointers);
   }
-  if (!pointers.all()) return false;
-  for (size_t i = 0; i < windows.size(); ++i)
-    if (windows[i].way == Way::far) look(windows[i], now[i] + windows[i].begin);
-  if (!rest.all()) return false;
-  for (const auto& [w, from] : asked) all = holds(*w, &now[from]) && all;
+  now.resize(words);
+  asked.clear();
+  Reads rest;
+  for (size_t i = 0, next = 0; i < windows.size(); ++i) {
+    Window& w = windows[i];
+    const size_t n = w.values.size();
+    const uintptr_t address = at[i] + w.begin;
+    if (w.was_gone) continue;
+    if (w.path.empty() || readable.has(address, n * kWord)) {
+      if (!differ(address, w.values.data(), w.masks.data(), n)) continue;
+      for (size_t k = 0; k < n; ++k) now[next + k] = word_at(address + k * kWord);
+      all = holds(w, &now[next]) && all;
+    } else {
+      rest.add(address, &now[next], n * kWord);
+      asked.emplace_back(&w, next);
+    }
+    next += n;
+  }
+  read_asked(rest);
+  for (const auto& [w, first] : asked)
+    if (!w->was_gone) all = holds(*w, &now[first]) && all;
   return all;
 }
 

@@ -5,7 +5,7 @@
 //
 // It is a second net, not the first: types are not known there. What a word of the object points to begins
 // with a variable; behind that, where an object ends is guessed, and what changes without changing the trace
-// is forgotten. The globals of the program are looked at in the same way.
+// is forgotten. The globals of the program and of the thread are looked at in the same way.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,34 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tpubridge/step/memory.h"
+
 namespace tpubridge::step {
 
-// Words of memory, and the way to them: the function object itself, what one of its words points to, what a
-// pointer there points to, or the globals. Of each word the bytes in its mask count.
-enum class Way : uint8_t { object, near, far, global };
+// Words of memory, and the way to them: pointer by pointer, from the function object, the globals, or an
+// object that lives as long as the recording is of use (a module). Of each word the bytes in its mask count.
+enum class From : uint8_t { object, globals, fixed };
 struct Window {
-  Way way = Way::object;
-  // Where the pointers stand: in the object, and behind the first. Of globals: which part of them, and where.
-  uint32_t word = 0, offset = 0;
-  uint32_t begin = 0;  // of the words, in bytes, behind the last pointer
+  From from = From::object;
+  uint64_t base = 0;                // of globals: which part of them; of a fixed object: its address
+  std::vector<uint32_t> path = {};  // where the pointers stand, in bytes, each behind the one before
+  uint32_t begin = 0;               // of the words, in bytes, behind the last pointer
   std::vector<uint64_t> values = {}, masks = {};
   std::vector<uint64_t> seen = {};  // the values for which a replay was refused, if one was
+  bool was_gone = false;            // it was refused because the way led nowhere
   std::vector<size_t> firm = {};    // words behind the last pointer that are never forgotten
+  // What was forgotten last, and how often it was what follows that before.
+  size_t forgotten = 0, in_a_row = 0;
+
+  uint32_t origin = 0;  // where the words began at first
 
   [[nodiscard]] bool same_way(const Window& o) const {
-    return way == o.way && word == o.word && offset == o.offset;
+    return from == o.from && base == o.base && origin == o.origin && path == o.path;
   }
+  // So far away that it is looked at as long as it stays as it is, and then forgotten as a whole.
+  [[nodiscard]] bool is_deep() const { return path.size() > (from == From::object ? 2 : 1); }
   void trim();  // to the words that count
+  void forget_from(size_t word);
 };
 
 // What is looked for behind the pointers.
@@ -42,6 +52,13 @@ struct Wanted {
   std::unordered_set<const void*> addresses;   // of tensors, modules, optimizers
   std::unordered_set<const void*> optimizers;  // those of them
   std::unordered_set<double> numbers;
+  std::vector<Range> compared;  // memory that is compared elsewhere: modules
+};
+
+// An object that lives, and is compared elsewhere. What its words from `first` on point to is looked at.
+struct Fixed {
+  uintptr_t object = 0;
+  size_t first = 0, words = 0;
 };
 
 class Closure {
@@ -52,6 +69,7 @@ class Closure {
   [[nodiscard]] std::vector<uint64_t> words() const;  // of the object
   [[nodiscard]] std::vector<Window> windows(const Wanted& wanted) const;
   [[nodiscard]] static std::vector<Window> globals(const Wanted& wanted);
+  [[nodiscard]] static std::vector<Window> behind(const std::vector<Fixed>& objects, const Wanted& wanted);
   [[nodiscard]] bool hold(std::vector<Window>& windows) const;
 
   // The one that this thread calls an engine with.

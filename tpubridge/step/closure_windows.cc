@@ -1,4 +1,5 @@
 // What of the memory that a function reaches is looked at.
+#include <deque>
 #include <iostream>
 
 #include "tpubridge/step/closure.h"
@@ -8,9 +9,11 @@
 namespace tpubridge::step {
 namespace {
 
+constexpr int kHops = 3;                  // from a variable of the function
 constexpr size_t kFar = 48;               // words behind two pointers, where nothing tells how many there are
 constexpr size_t kFarAll = 4096;          // more of them, of blocks on the heap, all together
 constexpr size_t kOwn = 8;                // words on a stack that surely belong to what lies there, mostly
+constexpr size_t kSure = 3;               // of those: a vector has three
 constexpr size_t kManyGlobals = 1 << 20;  // words of globals among which numbers of the trace are looked for
 
 class Masks {
@@ -27,6 +30,10 @@ class Masks {
   // Tensors, modules, optimizers, and numbers of the trace.
   [[nodiscard]] uint64_t some(uint64_t word) const {
     return is_wanted(word) ? ~uint64_t{0} : number_in(word);
+  }
+  [[nodiscard]] bool is_compared(uintptr_t address) const {
+    return std::any_of(wanted_.compared.begin(), wanted_.compared.end(),
+                       [&](const Range& r) { return r.has(address, kWord); });
   }
   // And whatever else is no pointer to an object: where those lead is looked at by itself. Functions and
   // tables of them are what they are by their address. Flags may have what is left of a pointer behind them.
@@ -87,8 +94,13 @@ size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, const Mask
   }
   w.values = words_at(address, std::min(e.words, most));
   own = std::min({own, e.own, w.values.size()});
-  for (size_t i = 0; i < w.values.size(); ++i)
-    w.masks.push_back(i < e.skip ? 0 : i < own ? masks.all(w.values[i]) : masks.some(w.values[i]));
+  for (size_t i = 0; i < w.values.size(); ++i) {
+    const bool compared = masks.is_compared(address + i * kWord);
+    if (compared) w.values[i] = 0;  // and so are its pointers
+    w.masks.push_back(i < e.skip || compared ? 0
+                      : i < own              ? masks.all(w.values[i])
+                                             : masks.some(w.values[i]));
+  }
   return own;
 }
 
@@ -109,62 +121,122 @@ size_t words_to_next(uint64_t address, const std::vector<uint64_t>& captured) {
   return std::max<size_t>(1, (next - address) / kWord);
 }
 
+// From words that are looked at to what their pointers lead to, the nearest first, each place once, and not
+// more than a step can compare.
+class Search {
+ public:
+  explicit Search(const Masks& masks) : masks_(masks) {}
+
+  // `own` words belong to what they were found in, `sure` of them beyond doubt: what those point to is
+  // followed for `hops` pointers and looked at as a whole.
+  void add(Window w, size_t own, size_t sure, int hops) { open_.push_back({std::move(w), own, sure, hops}); }
+
+  std::vector<Window> all() {
+    while (!open_.empty()) {
+      Open o = std::move(open_.front());
+      open_.pop_front();
+      for (size_t i = 0; o.hops > 0 && i < o.window.values.size(); ++i) follow(o, i);
+      step::add(out_, std::move(o.window));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Open {
+    Window window;
+    size_t own = 0, sure = 0;
+    int hops = 0;
+  };
+
+  void follow(Open& o, size_t i) {
+    const uint64_t to = o.window.values[i];
+    const bool own = i < o.own;
+    if (!is_address(to) || to % kWord != 0 || masks_.is_wanted(to) || is_loaded(to)) return;
+    if (!looked_at_.insert(to).second) {
+      if (own) o.window.masks[i] = ~uint64_t{0};  // it must stay the way to what is looked at already
+      return;
+    }
+    Window w{.from = o.window.from, .base = o.window.base, .path = o.window.path};
+    w.path.push_back(static_cast<uint32_t>(o.window.begin + i * kWord));
+    const bool sure = i < o.sure;
+    const size_t most = sure ? kFar + left_ : kFar;
+    const size_t owned = look_at(w, to, most, !own ? 0 : on_stack(to, kWord) ? kOwn : most, masks_);
+    if (w.values.empty()) return;
+    if (w.values.size() > kFar) left_ -= std::min(left_, w.values.size() - kFar);
+    const size_t size = w.values.size();
+    add(std::move(w), owned, owned, sure && size <= kFar ? o.hops - 1 : 0);
+  }
+
+  const Masks& masks_;
+  std::deque<Open> open_;
+  std::vector<Window> out_;
+  std::unordered_set<uint64_t> looked_at_;
+  size_t left_ = kFarAll;
+};
+
 }  // namespace
 
 std::vector<Window> Closure::windows(const Wanted& wanted) const {
   const Masks masks(wanted);
-  std::vector<Window> out;
-  std::unordered_set<uint64_t> looked_at;
-  size_t left = kFarAll;
+  Search search(masks);
   const auto object = words();
-  add(out, {.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})});
+  search.add({.values = object, .masks = std::vector<uint64_t>(object.size(), ~uint64_t{0})}, 0, 0, 0);
   for (uint32_t w = 0; w < object.size(); ++w) {
     if (!is_address(object[w]) || masks.is_wanted(object[w])) continue;
-    Window near{.way = Way::near, .word = w};
+    Window near{.path = {static_cast<uint32_t>(w * kWord)}};
     const bool stack = on_stack(object[w], kWord);
     const size_t most = stack ? words_to_next(object[w], object) : ~size_t{0};
-    size_t own = look_at(near, object[w], most, object[w] % kWord == 0 ? ~size_t{0} : kOwn, masks);
+    const size_t own = look_at(near, object[w], most, object[w] % kWord == 0 ? ~size_t{0} : kOwn, masks);
     if (near.masks.empty()) continue;
     near.masks[0] = ~uint64_t{0};
-    if (stack) own = kOwn;  // what a neighbour points to may be gone, and anything now
-    for (uint32_t i = 0; i < near.values.size(); ++i) {
-      const uint64_t to = near.values[i];
-      if (!is_address(to) || to % kWord != 0 || masks.is_wanted(to) || is_loaded(to)) continue;
-      Window far{.way = Way::far, .word = w, .offset = static_cast<uint32_t>(i * kWord)};
-      if (looked_at.insert(to).second) {
-        const size_t most = kFar + left;
-        (void)look_at(far, to, most, i >= own ? 0 : on_stack(to, kWord) ? kOwn : most, masks);
-        left = std::min(left, most - std::min(most, far.values.size()));
-      } else if (i < own)
-        near.masks[i] = ~uint64_t{0};  // it must stay the way to what is looked at already
-      add(out, std::move(far));
-    }
-    add(out, std::move(near));
+    // What a neighbour on the stack points to may be gone, and anything now.
+    search.add(std::move(near), stack ? kOwn : own, stack ? kSure : own, kHops);
   }
-  return out;
+  return search.all();
 }
 
 std::vector<Window> Closure::globals(const Wanted& wanted) {
   const Masks masks(wanted);
-  std::vector<Window> out;
+  Search search(masks);
   const bool all = !few_globals().empty();
-  for (uint32_t part = 0; part < program_data().size(); ++part) {
-    const Range r = program_data()[part];
+  for (uint32_t part = 0; part <= program_data().size(); ++part) {
+    const Range r = part_of_globals(part);
     if (r.words() > kManyGlobals) continue;
     const auto values = words_at(r.begin, r.words());
-    Window w{.way = Way::global, .word = part, .values = values};
+    Window w{.from = From::globals, .base = part};
     for (uint32_t i = 0; i < values.size(); ++i) {
+      const auto offset = static_cast<uint32_t>(i * kWord);
       if (!all) {
         if (const uint64_t mask = masks.some(values[i]))
-          out.push_back({Way::global, part, i, static_cast<uint32_t>(i * kWord), {values[i]}, {mask}});
+          search.add({.from = From::globals,
+                      .base = part,
+                      .begin = offset,
+                      .values = {values[i]},
+                      .masks = {mask},
+                      .origin = offset},
+                     0, 0, 0);
         continue;
       }
+      const bool stream = in_stream(r.begin + offset);
       if (masks.is_optimizer(values[i])) w.firm.push_back(i);
-      w.masks.push_back(in_stream(r.begin + i * kWord) ? 0 : masks.all(values[i]));
+      w.values.push_back(stream ? 0 : values[i]);
+      w.masks.push_back(stream ? 0 : masks.all(values[i]));
     }
-    if (all) add(out, std::move(w));
+    if (all) search.add(std::move(w), values.size(), values.size(), kHops - 1);
   }
-  return out;
+  return search.all();
+}
+
+std::vector<Window> Closure::behind(const std::vector<Fixed>& objects, const Wanted& wanted) {
+  const Masks masks(wanted);
+  Search search(masks);
+  for (const Fixed& o : objects) {
+    Window w{.from = From::fixed, .base = o.object, .begin = static_cast<uint32_t>(o.first * kWord)};
+    if (o.words > o.first) w.values = words_at(o.object + w.begin, o.words - o.first);
+    w.masks.resize(w.values.size());
+    search.add(std::move(w), o.words, o.words, kHops - 1);
+  }
+  return search.all();
 }
 
 }  // namespace tpubridge::step

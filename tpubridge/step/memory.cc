@@ -38,6 +38,45 @@ uintptr_t top_of_stack() {
   return top;
 }
 
+// The addresses of functions that are found when they are first called.
+Range functions_of(const dl_phdr_info& info, const ElfW(Dyn) * entry) {
+  Range r;
+  size_t functions = 0;
+  for (; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_PLTGOT) r.begin = entry->d_un.d_ptr;
+    if (entry->d_tag == DT_PLTRELSZ) functions = entry->d_un.d_val / sizeof(ElfW(Rela));
+  }
+  if (r.begin != 0 && r.begin < info.dlpi_addr) r.begin += info.dlpi_addr;
+  constexpr size_t kOfTheLoader = 3;
+  r.end = r.begin + (functions + kOfTheLoader) * kWord;
+  return r;
+}
+
+// What remains of `ranges` without this one.
+std::vector<Range> without(const std::vector<Range>& ranges, const Range& cut) {
+  std::vector<Range> out;
+  for (const Range& r : ranges)
+    for (const Range part : {Range{r.begin, std::min(r.end, cut.begin)}, {std::max(r.begin, cut.end), r.end}})
+      if (part.begin < part.end) out.push_back(part);
+  return out;
+}
+
+std::vector<Range> data_of(const dl_phdr_info& info) {
+  std::vector<Range> out, not_data;
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& h = info.dlpi_phdr[i];
+    const uintptr_t begin = info.dlpi_addr + h.p_vaddr;
+    const Range r{(begin + kWord - 1) / kWord * kWord, (begin + h.p_memsz) / kWord * kWord};
+    if (h.p_type == PT_LOAD && (h.p_flags & PF_W)) out.push_back(r);
+    if (h.p_type == PT_GNU_RELRO) not_data.push_back({begin, begin + h.p_memsz});  // fixed once it runs
+    if (h.p_type == PT_DYNAMIC)
+      // NOLINTNEXTLINE(performance-no-int-to-ptr)
+      not_data.push_back(functions_of(info, reinterpret_cast<const ElfW(Dyn)*>(begin)));
+  }
+  for (const Range& r : not_data) out = without(out, r);
+  return out;
+}
+
 pid_t self() {
   thread_local const pid_t id = getpid();  // the device is of no use in a forked process anyway
   return id;
@@ -46,7 +85,7 @@ pid_t self() {
 }  // namespace
 
 bool on_stack(uintptr_t from, size_t n) {
-  return from >= reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) && from + n <= top_of_stack();
+  return Range{reinterpret_cast<uintptr_t>(__builtin_frame_address(0)), top_of_stack()}.has(from, n);
 }
 
 // Of the heap, the part that grows by sbrk(): it is all there.
@@ -86,24 +125,29 @@ const std::vector<Range>& program_data() {
     // The executable comes first, and is all that is asked for.
     dl_iterate_phdr(
         [](dl_phdr_info* info, size_t, void* to) {
-          auto& ranges = *static_cast<std::vector<Range>*>(to);
-          Range fixed;  // once the program runs
-          for (int i = 0; i < info->dlpi_phnum; ++i) {
-            const auto& h = info->dlpi_phdr[i];
-            const Range r{info->dlpi_addr + h.p_vaddr, info->dlpi_addr + h.p_vaddr + h.p_memsz};
-            if (h.p_type == PT_GNU_RELRO) fixed = r;
-            if (h.p_type == PT_LOAD && (h.p_flags & PF_W)) ranges.push_back(r);
-          }
-          for (auto& r : ranges) {
-            if (fixed.begin <= r.begin && fixed.end > r.begin) r.begin = std::min(fixed.end, r.end);
-            r.begin = (r.begin + kWord - 1) / kWord * kWord;
-            r.end = r.end / kWord * kWord;
-          }
-          std::erase_if(ranges, [](const Range& r) { return r.begin >= r.end; });
+          *static_cast<std::vector<Range>*>(to) = data_of(*info);
           return 1;
         },
         &out);
     return out;
+  }();
+  return found;
+}
+
+Range thread_data() {
+  thread_local const Range found = [] {
+    Range out;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* to) {
+          const auto begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
+          for (int i = 0; begin != 0 && i < info->dlpi_phnum; ++i)
+            if (const auto& h = info->dlpi_phdr[i]; h.p_type == PT_TLS)
+              *static_cast<Range*>(to) = {(begin + kWord - 1) / kWord * kWord,
+                                          (begin + h.p_memsz) / kWord * kWord};
+          return 1;
+        },
+        &out);
+    return out.begin < out.end ? out : Range();
   }();
   return found;
 }
@@ -120,38 +164,43 @@ const std::vector<Range>& few_globals() {
 
 bool on_data(uintptr_t from, size_t n) {
   for (const Range& r : program_data())
-    if (from >= r.begin && from + n <= r.end) return true;
+    if (r.has(from, n)) return true;
   return false;
 }
 
 void Reads::add(uintptr_t from, void* to, size_t n) {
+  const size_t number = added_++;
   if (!is_address(from)) {
-    failed_ = true;
+    missing_.push_back(number);
   } else if (readable_.has(from, n)) {
     copy_words(from, to, n);
   } else {
     local_.push_back({to, n});
     remote_.push_back({reinterpret_cast<void*>(from), n});  // NOLINT(performance-no-int-to-ptr)
+    number_.push_back(number);
     bytes_ += n;
   }
 }
 
-bool Reads::all() {
+std::vector<size_t> Reads::missing() {
   constexpr size_t kMost = 512;  // the kernel's limit is twice that
   size_t got = 0;
-  for (size_t i = 0; i < local_.size() && !failed_; i += kMost) {
+  for (size_t i = 0; i < local_.size(); i += kMost) {
     const size_t n = std::min(kMost, local_.size() - i);
     const ssize_t some = process_vm_readv(self(), &local_[i], n, &remote_[i], n, 0);
     if (some <= 0) break;
     got += static_cast<size_t>(some);
   }
-  return !failed_ && got == bytes_;
+  for (size_t i = 0; i < local_.size() && got != bytes_; ++i)
+    if (process_vm_readv(self(), &local_[i], 1, &remote_[i], 1, 0) != static_cast<ssize_t>(local_[i].iov_len))
+      missing_.push_back(number_[i]);
+  return std::move(missing_);
 }
 
 bool read_memory(uintptr_t from, void* to, size_t n) {
   Reads one;
   one.add(from, to, n);
-  return one.all();
+  return one.missing().empty();
 }
 
 std::vector<uint64_t> words_at(uintptr_t from, size_t most) {

@@ -23,12 +23,20 @@ inline constexpr size_t kNear = 48;  // how many words of an object on the heap 
 [[nodiscard]] bool on_data(uintptr_t from, size_t n);   // the globals of the program
 [[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
 
-// The parts of the program (of the executable, not of its libraries) that hold its globals.
 struct Range {
   uintptr_t begin = 0, end = 0;
   [[nodiscard]] size_t words() const { return (end - begin) / kWord; }
+  // Any word may be asked for as an address.
+  [[nodiscard]] bool has(uintptr_t from, size_t n) const {
+    return from >= begin && from <= end && n <= end - from;
+  }
 };
+// The parts of the program (of the executable, not of its libraries) that hold its globals.
 [[nodiscard]] const std::vector<Range>& program_data();
+[[nodiscard]] Range thread_data();  // those that this thread has for itself
+[[nodiscard]] inline Range part_of_globals(size_t i) {
+  return i < program_data().size() ? program_data()[i] : thread_data();
+}
 // The same where they are so few that all are looked at, and modules and optimizers looked for among them;
 // else nothing: a program with more is most likely an interpreter.
 [[nodiscard]] const std::vector<Range>& few_globals();
@@ -38,8 +46,7 @@ class Readable {
  public:
   Readable();
   [[nodiscard]] bool has(uintptr_t from, size_t n) const {
-    return (from >= stack_.begin && from + n <= stack_.end) ||
-           (from >= heap_.begin && from + n <= heap_.end) || on_data(from, n);
+    return stack_.has(from, n) || heap_.has(from, n) || on_data(from, n);
   }
 
  private:
@@ -53,13 +60,13 @@ class Readable {
 class Reads {
  public:
   void add(uintptr_t from, void* to, size_t n);
-  [[nodiscard]] bool all();  // does them; false where something was not there
+  [[nodiscard]] std::vector<size_t> missing();  // does them; the numbers of those that could not be, from 0
 
  private:
   Readable readable_;
   std::vector<iovec> local_, remote_;
-  size_t bytes_ = 0;
-  bool failed_ = false;
+  std::vector<size_t> number_, missing_;
+  size_t bytes_ = 0, added_ = 0;
 };
 
 [[nodiscard]] bool read_memory(uintptr_t from, void* to, size_t n);

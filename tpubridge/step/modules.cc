@@ -98,6 +98,16 @@ bool hold(const std::vector<ModuleImage>& images) {
   return true;
 }
 
+std::vector<Window> behind(const std::vector<ModuleImage>& images, const Wanted& wanted) {
+  std::vector<Fixed> objects;
+  for (const auto& i : images) {
+    const auto at = reinterpret_cast<uintptr_t>(i.at);
+    if (!class_at(at).name.starts_with("N5torch2nn"))
+      objects.push_back({at, words_of_module(at), i.bytes.size() / kWord});
+  }
+  return Closure::behind(objects, wanted);
+}
+
 void Modules::add(const ModulePtr& root) { put(root, true); }
 
 void Modules::put(const ModulePtr& root, bool hold) {

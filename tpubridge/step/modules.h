@@ -24,6 +24,9 @@ struct ModuleImage {
 [[nodiscard]] ModuleImage image_of(const std::shared_ptr<torch::nn::Module>& module);
 [[nodiscard]] bool hold(const std::vector<ModuleImage>& images);  // of modules that live
 
+// What members that the user's classes add to torch's point to: lists, strings, objects of their own.
+[[nodiscard]] std::vector<Window> behind(const std::vector<ModuleImage>& images, const Wanted& wanted);
+
 // Of a module that lies at this address, the words of torch's part of it; 0 where none does. What its class
 // adds lies behind them.
 [[nodiscard]] size_t words_of_module(uint64_t address);

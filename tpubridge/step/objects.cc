@@ -53,10 +53,10 @@ bool is_loaded(uint64_t address) {
 }
 
 Extent extent_at(uintptr_t address) {
-  constexpr size_t kMost = 1024, kOnStack = 16, kUnknown = 8;
+  constexpr size_t kMost = 1024, kStackWords = 128, kOnStack = 16, kUnknown = 8;
   // What make_shared makes: counts, then the object.
   constexpr const char* kHolder = "St23_Sp_counted_ptr_inplace";
-  if (on_stack(address, kWord)) return {kNear, 0, kOnStack};
+  if (on_stack(address, kWord)) return {kStackWords, 0, kOnStack};
   Extent out{kNear, 0, kUnknown};
   size_t block = words_of_block(address);
   if (block == 0 && class_at(address - 2 * kWord).name.starts_with(kHolder))

@@ -53,6 +53,9 @@ Wanted wanted(const Recorded& r, const TracedCall& call) {
   for (const auto& c : r.captured) w.addresses.insert(c.identity);
   for (const auto& m : call.modules) w.addresses.insert(m.get());
   for (const auto& o : r.optimizers) w.addresses.insert(o.optimizer), w.optimizers.insert(o.optimizer);
+  for (const auto& m : r.modules)
+    if (const auto at = reinterpret_cast<uintptr_t>(m.at); !m.bytes.empty())
+      w.compared.push_back({at, at + m.bytes.size()});
   for (const auto& n : r.numbers)
     if (n.kind == NumberSource::Kind::constant)
       w.numbers.insert(n.value.dtype == DType::s64 ? static_cast<double>(n.value.integer) : n.value.real);
@@ -209,7 +212,8 @@ Ended Tracer::finish(TracedCall& c, const std::vector<at::Tensor>& arguments, bo
     c.closures.insert(c.closures.begin(), Closure::current());
     const Wanted looked_for = wanted(out, c);
     for (const auto& closure : c.closures) out.looks.push_back({closure, closure.windows(looked_for)});
-    for (auto& w : Closure::globals(looked_for)) out.looks[0].windows.push_back(std::move(w));
+    for (auto& found : {Closure::globals(looked_for), behind(out.modules, looked_for)})
+      out.looks[0].windows.insert(out.looks[0].windows.end(), found.begin(), found.end());
     compute(*c.recording, ended, {runner_, only_compile});
     return ended;
   } catch (...) {
