@@ -9,7 +9,7 @@ using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 using Floats = std::vector<float>;
 
-inline constexpr int kSettled = 5;  // calls after which a step is replayed
+inline constexpr int kSettled = 9;  // calls after which a step is replayed
 
 inline Tensor vec(const Floats& v) { return torch::tensor(v).to(tpu()); }
 inline Tensor parameter(const Floats& v) { return vec(v).requires_grad_(); }

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "tpubridge/step/program.h"
+
 namespace tpubridge::step {
 
-inline constexpr size_t kWord = sizeof(uint64_t);
 inline constexpr size_t kNear = 48;  // how many words of an object on the heap are looked at
 
 [[nodiscard]] inline uint64_t first_word(const void* object) {
@@ -20,26 +21,7 @@ inline constexpr size_t kNear = 48;  // how many words of an object on the heap 
   return word;
 }
 [[nodiscard]] bool on_stack(uintptr_t from, size_t n);  // of this thread, above here
-[[nodiscard]] bool on_data(uintptr_t from, size_t n);   // the globals of the program
 [[nodiscard]] inline bool is_address(uint64_t word) { return word >= 4096 && word < (uint64_t{1} << 48); }
-
-struct Range {
-  uintptr_t begin = 0, end = 0;
-  [[nodiscard]] size_t words() const { return (end - begin) / kWord; }
-  // Any word may be asked for as an address.
-  [[nodiscard]] bool has(uintptr_t from, size_t n) const {
-    return from >= begin && from <= end && n <= end - from;
-  }
-};
-// The parts of the program (of the executable, not of its libraries) that hold its globals.
-[[nodiscard]] const std::vector<Range>& program_data();
-[[nodiscard]] Range thread_data();  // those that this thread has for itself
-[[nodiscard]] inline Range part_of_globals(size_t i) {
-  return i < program_data().size() ? program_data()[i] : thread_data();
-}
-// The same where they are so few that all are looked at, and modules and optimizers looked for among them;
-// else nothing: a program with more is most likely an interpreter.
-[[nodiscard]] const std::vector<Range>& few_globals();
 
 // Memory that can be read as it is, now and by this thread: its stack above here, the heap, the globals.
 class Readable {
