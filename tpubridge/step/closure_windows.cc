@@ -114,8 +114,9 @@ class Search {
     const size_t owned = look_at(w, to, most, !own ? 0 : on_stack(to, kWord) ? kOwn : most, masks_);
     if (w.values.empty()) return;
     if (w.values.size() > kFar) left_ -= std::min(left_, w.values.size() - kFar);
-    const size_t size = w.values.size();
-    add(std::move(w), owned, owned, sure && size <= kFar ? o.hops - 1 : 0);
+    // Further only from small objects whose end is known.
+    const bool known = owned == w.values.size() && owned <= kFar;
+    add(std::move(w), owned, owned, sure && known ? o.hops - 1 : 0);
   }
 
   const Masks& masks_;
