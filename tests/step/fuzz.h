@@ -34,7 +34,7 @@ enum class Write { none, add, copy, slice };               // what the step does
 enum class Nested { none, inner_named, both_named };       // which of two steps names model and optimizer
 enum class Named { all, modules, optimizers, none };       // what the steps are told of
 // Where an object with plain members lies that the step reads.
-enum class Place { nowhere, member, shared, owned, listed, global, local_static };
+enum class Place { nowhere, member, shared, owned, listed, global, local_static, far, thread, module };
 enum Returns : unsigned { kLoss = 1, kGradient = 2, kView = 4, kOutput = 8, kArgument = 16 };
 
 struct Step {

@@ -64,7 +64,7 @@ Step step(Dice& d) {
         &Step::host_number, &Step::captured_number, &Step::table, &Step::twice, &Step::rate, &Step::busy})
     s.*flag = d.percent(12);
   s.noise = d.percent(6);
-  if (d.percent(30)) s.place = static_cast<Place>(1 + d.below(6));
+  if (d.percent(30)) s.place = static_cast<Place>(1 + d.below(9));
   // What the host does with an optimizer shows nowhere where nobody knows it.
   if (s.named == Named::modules || s.named == Named::none) s.schedule = s.rate = false;
   return s;

@@ -85,7 +85,10 @@ constexpr std::array kPlaces{"",
                              "*unique_ptr, behind a string",
                              "an element of a vector",
                              "a global",
-                             "a static of a function"};
+                             "a static of a function",
+                             "*unique_ptr behind a shared_ptr",
+                             "thread_local",
+                             "an element of a vector of net"};
 constexpr std::array kNamed{", {net, optimizer}", ", {net}", ", {optimizer}", ""};
 constexpr std::array kForms{"", " (host tensors)", " (host tensors, x a slice)",
                             " (host tensors, x of float)"};

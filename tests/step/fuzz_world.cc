@@ -18,6 +18,7 @@ Tensor numbers(at::IntArrayRef sizes, uint64_t seed) {
 
 // Of all worlds: an act writes the same into it for each.
 Plain g_plain;
+thread_local Plain t_plain;
 
 Plain& static_plain() {
   static Plain p;
@@ -50,7 +51,7 @@ World::~World() {
 
 Scene::Scene(const Case& given, torch::Device d, bool on_cpu) : c(given), device(d) {
   torch::manual_seed(c.seed);
-  g_plain = static_plain() = Plain();
+  g_plain = t_plain = static_plain() = Plain();
   net = std::make_shared<Net>(c.model);
   net->to(device);
   optimizer = make_optimizer(c.optimizer, on_cpu, net->parameters());
@@ -88,6 +89,12 @@ Plain& Scene::plain() {
       return g_plain;
     case Place::local_static:
       return static_plain();
+    case Place::far:
+      return *far->plain;
+    case Place::thread:
+      return t_plain;
+    case Place::module:
+      return net->plains[1];
     default:
       return settings;
   }

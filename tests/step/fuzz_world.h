@@ -14,16 +14,6 @@ namespace tpubridge::fuzz {
 using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 
-struct Net : torch::nn::Module {
-  explicit Net(const Model& m);
-  Tensor forward(Tensor x);
-
-  torch::nn::Linear first = nullptr;
-  std::vector<std::function<Tensor(const Tensor&)>> pieces;
-  double scale = 1;
-  bool negates = false;
-};
-
 // What programs keep beside their tensors.
 struct Plain {
   double gain = 1;
@@ -35,6 +25,21 @@ struct Plain {
 struct Owner {
   std::string name = "settings of a step, a name that is not stored in the string itself";
   Plain plain;
+};
+struct Farther {
+  int64_t beside = 7;
+  std::unique_ptr<Plain> plain = std::make_unique<Plain>();
+};
+
+struct Net : torch::nn::Module {
+  explicit Net(const Model& m);
+  Tensor forward(Tensor x);
+
+  torch::nn::Linear first = nullptr;
+  std::vector<std::function<Tensor(const Tensor&)>> pieces;
+  double scale = 1;
+  bool negates = false;
+  std::vector<Plain> plains = std::vector<Plain>(2);
 };
 
 // Thrown in the middle of a step.
@@ -73,6 +78,7 @@ struct Scene {
   double captured_number = 1;
   int64_t start = 0;
   Plain settings;
+  std::shared_ptr<Farther> far = std::make_shared<Farther>();
   std::shared_ptr<Plain> shared = std::make_shared<Plain>();
   std::unique_ptr<Owner> owned = std::make_unique<Owner>();
   std::vector<Plain> listed = std::vector<Plain>(3);
