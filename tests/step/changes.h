@@ -9,6 +9,13 @@ using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 using Floats = std::vector<float>;
 
+// How large a block is shows with glibc's malloc alone; the thread sanitizer has its own.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kKnowsBlocks = false;
+#else
+inline constexpr bool kKnowsBlocks = true;
+#endif
+
 inline constexpr int kSettled = 9;  // calls after which a step is replayed
 
 inline Tensor vec(const Floats& v) { return torch::tensor(v).to(tpu()); }

@@ -105,13 +105,6 @@ Knobs fresh() {
   return out;
 }
 
-// How large a block is shows with glibc's malloc alone; the thread sanitizer has its own.
-#ifdef __SANITIZE_THREAD__
-constexpr bool kKnowsBlocks = false;
-#else
-constexpr bool kKnowsBlocks = true;
-#endif
-
 template <class Try>
 void for_all_kinds(Try&& one) {
   for (int kind = 0; kind < int(Kind::last); ++kind) one(Kind(kind));

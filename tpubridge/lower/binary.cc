@@ -160,6 +160,7 @@ Value integer_power(Value x, int64_t n) {
 void pow_scalar(Context& c) {
   const DType t = c.opmath();
   const Value x = expand(c.in(0, t), c.out().dims);
+  if (c.is_tensor(1)) return c.result(hlo::power(x, expand(c.in(1, t), x.dims())));
   const double n = c.number(1);
   if (n == 0.5 && is_float(t)) return c.result(hlo::sqrt(x));
   if (n == -0.5 && is_float(t)) return c.result(hlo::rsqrt(x));
@@ -167,6 +168,11 @@ void pow_scalar(Context& c) {
   if (n == std::floor(n) && n < 0 && n >= -64 && is_float(t))
     return c.result(hlo::divide(like(x, 1), integer_power(x, static_cast<int64_t>(-n))));
   c.result(hlo::power(x, like(x, n)));
+}
+// Of a type that both have, and an exponent for which there is no shorter way.
+bool is_any_power(const Call& c) {
+  const double n = c.number(1);
+  return is_float(c.shape(0).dtype) && std::abs(n) != 0.5 && (n != std::floor(n) || std::abs(n) > 64);
 }
 void pow_tensor(Context& c) {
   auto [a, b] = both(c, c.opmath());
@@ -190,7 +196,7 @@ std::span<const Row> binary_rows() {
        }},
       {{"remainder.Tensor"}, wide<python_remainder>, promote},
       {{"fmod.Tensor"}, wide<hlo::remainder>, promote},
-      {{"pow.Tensor_Scalar"}, pow_scalar, promote | promote_scalars | bake},
+      {{"pow.Tensor_Scalar", 0b10}, pow_scalar, promote | promote_scalars | bake, nullptr, is_any_power},
       {{"pow.Tensor_Tensor"}, pow_tensor, promote},
       {{"pow.Scalar"}, pow_tensor, promote | promote_scalars},
       {{"maximum"}, binary<hlo::maximum>, promote},

@@ -32,6 +32,10 @@ bool Call::has(size_t arg) const {
 
 bool Call::is_tensor(size_t arg) const { return has(arg) && std::holds_alternative<trace::Ref>(args_[arg]); }
 
+bool Call::is_list(size_t arg) const {
+  return has(arg) && std::holds_alternative<std::vector<trace::Ref>>(args_[arg]);
+}
+
 std::vector<const Shape*> Call::shapes(size_t arg) const {
   std::vector<const Shape*> out;
   for (auto r : std::get<std::vector<trace::Ref>>(args_.at(arg)))

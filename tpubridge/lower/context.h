@@ -43,6 +43,7 @@ class Call {
   [[nodiscard]] std::string text(size_t arg) const;
   [[nodiscard]] std::optional<DType> dtype(size_t arg) const;
   [[nodiscard]] bool is_tensor(size_t arg) const;  // or a number that is an operand
+  [[nodiscard]] bool is_list(size_t arg) const;    // of such
   [[nodiscard]] size_t arg_count() const { return args_.size(); }
   [[nodiscard]] size_t operand_count() const { return operands_.size(); }
 

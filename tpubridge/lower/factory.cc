@@ -60,7 +60,7 @@ std::span<const Row> factory_rows() {
       {{"fill.Scalar"}, filled, plain, like_first},
       {{"fill.Tensor"}, filled, plain, like_first},
       {{"zero"}, zero, plain, like_first},
-      {{"arange.start_out"}, arange, bake},
+      {{"arange.start_out", 0b111}, arange, bake},
       {{"linspace.out"}, linspace},
       {{"logspace.out"}, logspace},
       {{"eye.m_out"}, eye},

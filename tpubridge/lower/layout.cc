@@ -23,9 +23,21 @@ void copy(Context& c) { c.result(expand(c.in(1, c.out().dtype), c.out().dims)); 
 
 void flip(Context& c) { c.result(hlo::reverse(c.in(0), wrapped(c.integers(1), c.out().rank()))); }
 
+// By a number that the program does not know: a part of the value twice in a row.
+Value rolled(Value x, int64_t axis, Value by) {
+  const Value n = like(by, x.dim(axis));
+  const Value rest = hlo::remainder(by, n);  // with the sign of `by`
+  const Value forward =
+      hlo::select(hlo::compare(rest, like(by, 0), hlo::Direction::lt), hlo::add(rest, n), rest);
+  std::vector<Value> start(static_cast<size_t>(x.rank()), like(by, 0));
+  start[static_cast<size_t>(axis)] = hlo::subtract(n, forward);
+  return hlo::dynamic_slice(hlo::concatenate({x, x}, axis), start, x.dims());
+}
+
 void roll(Context& c) {
   Value x = c.in(0);
-  const Dims shifts = c.integers(1);
+  const auto inputs = c.is_list(1) ? c.list(1) : std::vector<Value>();
+  const Dims shifts = inputs.empty() ? c.integers(1) : Dims();
   Dims dims = c.integers(2);
   const Dims full = x.dims();
   if (dims.empty()) {
@@ -35,6 +47,10 @@ void roll(Context& c) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t axis = dims[i] < 0 ? dims[i] + x.rank() : dims[i], n = x.dim(axis);
     if (n == 0) continue;
+    if (!inputs.empty()) {
+      x = rolled(x, axis, inputs[i]);
+      continue;
+    }
     const int64_t cut = n - ((shifts[i] % n) + n) % n;
     if (cut == n) continue;
     Dims start(static_cast<size_t>(x.rank()), 0), middle = x.dims(), from = start;
@@ -120,7 +136,7 @@ std::span<const Row> layout_rows() {
       {{"cat"}, cat},
       {{"copy"}, copy},
       {{"flip"}, flip, plain, like_first},
-      {{"roll"}, roll, plain, like_first},
+      {{"roll", 1u << 1}, roll, plain, like_first},
       {{"constant_pad_nd"},
        constant_pad,
        composite,

@@ -177,7 +177,10 @@ std::string program(const trace::Graph& graph, const std::vector<Donation>& dona
 bool can_be_input(const trace::Graph& graph, const trace::Loose& loose) {
   const trace::Spec& spec = *graph.nodes[loose.node]->spec();
   const auto fits = static_cast<const Row*>(spec.op)->fits;
-  return !fits || fits(Call(spec.args, {}));
+  if (!fits) return true;
+  std::vector<const Shape*> shapes;
+  for (const auto& o : graph.nodes[loose.node]->operands()) shapes.push_back(&o.shape());
+  return fits(Call(spec.args, shapes));
 }
 
 std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {

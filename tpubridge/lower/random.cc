@@ -101,7 +101,8 @@ Value standard_normal(Context& c) {
 // self, mean, std
 Value normal_of(Context& c) {
   const Value z = standard_normal(c);
-  return hlo::add(hlo::multiply(z, like(z, c.number(2))), like(z, c.number(1)));
+  const Dims& dims = z.dims();
+  return hlo::add(hlo::multiply(z, expand(c.in(2, z.dtype()), dims)), expand(c.in(1, z.dtype()), dims));
 }
 void normal(Context& c) { c.result(normal_of(c)); }
 void log_normal(Context& c) { c.result(hlo::exponential(normal_of(c))); }
@@ -144,6 +145,16 @@ void integers(Context& c, int64_t from, uint64_t range) {
   const Value v = to(whole, opmath_of(t));
   c.result(kept_in(v, t, static_cast<double>(from), static_cast<double>(from) + static_cast<double>(range)));
 }
+
+// Both from the program's inputs.
+void integers_between(Context& c, Value from, Value to_) {
+  const auto wide = [&](Value v) { return expand(v, c.out().dims); };
+  const Value range = hlo::bitcast_convert(hlo::subtract(to_, from), DType::u64);
+  const Value r = hlo::remainder(bits_of(c, DType::u64, c.out().dims), wide(range));
+  c.result(hlo::add(hlo::bitcast_convert(r, DType::s64), wide(from)));
+}
+// Floats are kept below the end, which is found here.
+bool are_whole(const Call& c) { return is_int(c.shape(0).dtype); }
 
 // The last whole number that random_ gives where nobody says: of floats the last that all before it are, too.
 int64_t last_whole(DType t) {
@@ -205,8 +216,8 @@ std::span<const Row> random_rows() {
              from <= to_ && to_ - from <= largest && std::abs(from) <= largest && std::abs(to_) <= largest,
              c);
        }},
-      {{"normal_"}, normal, random, [](const Call& c) { return if_right(c.number(2) >= 0, c); }},
-      {{"log_normal_"},
+      {{"normal_", 0b110}, normal, random, [](const Call& c) { return if_right(c.number(2) >= 0, c); }},
+      {{"log_normal_", 0b110},
        log_normal,
        random,
        [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
@@ -228,18 +239,24 @@ std::span<const Row> random_rows() {
        random,
        [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
       {{"bernoulli"}, [](Context& c) { bernoulli(c, c.in(0)); }, random, like_first},
-      {{"bernoulli_.float"},
-       [](Context& c) { bernoulli(c, hlo::constant(c.b, DType::f32, c.number(1))); },
+      {{"bernoulli_.float", 0b10},
+       [](Context& c) { bernoulli(c, c.in(1, DType::f32)); },
        random,
        [](const Call& c) { return if_right(is_probability(c.number(1)), c); }},
       {{"bernoulli_.Tensor"}, [](Context& c) { bernoulli(c, c.in(1)); }, random, like_first},
       {{"random_"}, [](Context& c) { integers(c, 0, range_from(c.out().dtype, 0)); }, random, like_first},
-      {{"random_.to"},
-       [](Context& c) { integers(c, 0, static_cast<uint64_t>(c.integer(1))); },
-       random,
-       [](const Call& c) { return for_integers(c, 0, c.integer(1) - 1); }},
-      {{"random_.from"},
+      {{"random_.to", 0b10},
        [](Context& c) {
+         if (c.is_tensor(1)) return integers_between(c, hlo::constant(c.b, DType::s64, 0), c.in(1));
+         integers(c, 0, static_cast<uint64_t>(c.integer(1)));
+       },
+       random,
+       [](const Call& c) { return for_integers(c, 0, c.integer(1) - 1); },
+       are_whole},
+      {{"random_.from", 0b110},
+       [](Context& c) {
+         if (c.is_tensor(1) || c.is_tensor(2))
+           return integers_between(c, c.in(1, DType::s64), c.in(2, DType::s64));
          const int64_t from = c.integer(1);
          integers(c, from,
                   c.has(2) ? static_cast<uint64_t>(c.integer(2)) - static_cast<uint64_t>(from)
@@ -250,7 +267,8 @@ std::span<const Row> random_rows() {
          const bool ends = c.has(2);
          if (ends && c.integer(2) == std::numeric_limits<int64_t>::min()) return if_right(false, c);
          return for_integers(c, c.integer(1), ends ? c.integer(2) - 1 : last_whole(c.shape(0).dtype));
-       }},
+       },
+       [](const Call& c) { return c.has(2) && are_whole(c); }},
       {{"native_dropout"},
        dropout,
        random,
