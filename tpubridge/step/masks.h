@@ -25,8 +25,9 @@ class Masks {
     return is_wanted(word) ? ~uint64_t{0} : number_in(word);
   }
   [[nodiscard]] bool is_compared(uintptr_t address) const {
-    return std::any_of(wanted_.compared.begin(), wanted_.compared.end(),
-                       [&](const Range& r) { return r.has(address, kWord); });
+    const auto& all = wanted_.compared;
+    const auto after = std::ranges::upper_bound(all, address, {}, &Range::begin);
+    return after != all.begin() && std::prev(after)->has(address, kWord);
   }
   // And whatever else is no pointer to an object: where those lead is looked at by itself. Functions and
   // tables of them are what they are by their address. Flags may have what is left of a pointer behind them.

@@ -87,6 +87,8 @@ ModuleImage image_of(const ModulePtr& m) {
     bytes = malloc_usable_size(reinterpret_cast<void*>(w.object));
   // NOLINTEND(performance-no-int-to-ptr)
   ModuleImage out{reinterpret_cast<const std::byte*>(m.get())};
+  const Module& module = *m;
+  out.is_users = !std::string_view(typeid(module).name()).starts_with("N5torch2nn");
   out.bytes.resize(std::min(bytes, kMost));
   if (!read_memory(w.object, out.bytes.data(), out.bytes.size())) out.bytes.clear();
   return out;
@@ -100,11 +102,9 @@ bool hold(const std::vector<ModuleImage>& images) {
 
 std::vector<Window> behind(const std::vector<ModuleImage>& images, const Wanted& wanted) {
   std::vector<Fixed> objects;
-  for (const auto& i : images) {
-    const auto at = reinterpret_cast<uintptr_t>(i.at);
-    if (!class_at(at).name.starts_with("N5torch2nn"))
-      objects.push_back({at, words_of_module(at), i.bytes.size() / kWord});
-  }
+  for (const auto& i : images)
+    if (i.is_users)
+      objects.push_back({reinterpret_cast<uintptr_t>(i.at), sizeof(Module) / kWord, i.bytes.size() / kWord});
   return Closure::behind(objects, wanted);
 }
 

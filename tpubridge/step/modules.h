@@ -18,6 +18,7 @@ namespace tpubridge::step {
 struct ModuleImage {
   const std::byte* at = nullptr;
   std::vector<std::byte> bytes = {};
+  bool is_users = false;  // of a class that is not torch's
   bool operator==(const ModuleImage&) const = default;
 };
 // Empty where it is not known how large the object is.

@@ -7,6 +7,21 @@
 namespace tpubridge::step {
 namespace {
 
+// The executable comes first, and is all that is asked for.
+template <class Ask>
+void ask_executable(Ask ask) {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        (*static_cast<Ask*>(to))(*info);
+        return 1;
+      },
+      &ask);
+}
+
+Range words_in(uintptr_t begin, size_t bytes) {
+  return {(begin + kWord - 1) / kWord * kWord, (begin + bytes) / kWord * kWord};
+}
+
 // The addresses of functions that are found when they are first called.
 Range functions_of(const dl_phdr_info& info, const ElfW(Dyn) * entry) {
   Range r;
@@ -35,8 +50,7 @@ std::vector<Range> data_of(const dl_phdr_info& info) {
   for (int i = 0; i < info.dlpi_phnum; ++i) {
     const auto& h = info.dlpi_phdr[i];
     const uintptr_t begin = info.dlpi_addr + h.p_vaddr;
-    const Range r{(begin + kWord - 1) / kWord * kWord, (begin + h.p_memsz) / kWord * kWord};
-    if (h.p_type == PT_LOAD && (h.p_flags & PF_W)) out.push_back(r);
+    if (h.p_type == PT_LOAD && (h.p_flags & PF_W)) out.push_back(words_in(begin, h.p_memsz));
     if (h.p_type == PT_GNU_RELRO) not_data.push_back({begin, begin + h.p_memsz});  // fixed once it runs
     if (h.p_type == PT_DYNAMIC)
       // NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -51,13 +65,7 @@ std::vector<Range> data_of(const dl_phdr_info& info) {
 const std::vector<Range>& program_data() {
   static const auto found = [] {
     std::vector<Range> out;
-    // The executable comes first, and is all that is asked for.
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* to) {
-          *static_cast<std::vector<Range>*>(to) = data_of(*info);
-          return 1;
-        },
-        &out);
+    ask_executable([&](const dl_phdr_info& info) { out = data_of(info); });
     return out;
   }();
   return found;
@@ -66,16 +74,11 @@ const std::vector<Range>& program_data() {
 Range thread_data() {
   thread_local const Range found = [] {
     Range out;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* to) {
-          const auto begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
-          for (int i = 0; begin != 0 && i < info->dlpi_phnum; ++i)
-            if (const auto& h = info->dlpi_phdr[i]; h.p_type == PT_TLS)
-              *static_cast<Range*>(to) = {(begin + kWord - 1) / kWord * kWord,
-                                          (begin + h.p_memsz) / kWord * kWord};
-          return 1;
-        },
-        &out);
+    ask_executable([&](const dl_phdr_info& info) {
+      const auto begin = reinterpret_cast<uintptr_t>(info.dlpi_tls_data);
+      for (int i = 0; begin != 0 && i < info.dlpi_phnum; ++i)
+        if (const auto& h = info.dlpi_phdr[i]; h.p_type == PT_TLS) out = words_in(begin, h.p_memsz);
+    });
     return out.begin < out.end ? out : Range();
   }();
   return found;

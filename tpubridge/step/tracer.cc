@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
@@ -56,6 +58,7 @@ Wanted wanted(const Recorded& r, const TracedCall& call) {
   for (const auto& m : r.modules)
     if (const auto at = reinterpret_cast<uintptr_t>(m.at); !m.bytes.empty())
       w.compared.push_back({at, at + m.bytes.size()});
+  std::ranges::sort(w.compared, {}, &Range::begin);
   for (const auto& n : r.numbers)
     if (n.kind == NumberSource::Kind::constant)
       w.numbers.insert(n.value.dtype == DType::s64 ? static_cast<double>(n.value.integer) : n.value.real);

@@ -46,7 +46,7 @@ struct Wanted {
   std::unordered_set<const void*> addresses;   // of tensors, modules, optimizers
   std::unordered_set<const void*> optimizers;  // those of them
   std::unordered_set<double> numbers;
-  std::vector<Range> compared;  // memory that is compared elsewhere: modules
+  std::vector<Range> compared;  // memory that is compared elsewhere: modules, in the order of their addresses
 };
 
 }  // namespace tpubridge::step
