@@ -11,6 +11,7 @@
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
@@ -209,6 +210,7 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
     roots = pending_values(device_index);
     add_pending(roots, wanted);
   } while (wait_for_others(roots));
+  note_all_computed();
   compute(device_index, std::move(roots), wanted, reason);
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "tpubridge/base/forked.h"
+#include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
@@ -56,7 +57,9 @@ void Slot::set(trace::Value value) {
   if (place_) unlink();
   if (value_ && !value_->is_pending()) before_id_ = value_->id(), before_index_ = value_.index();
   value_ = std::move(value);
-  if (value_ && value_->is_pending()) link();
+  if (!value_ || !value_->is_pending()) return;
+  link();
+  note_written(value_, before_id_ != 0 ? this : nullptr);
 }
 
 std::vector<trace::Value> pending_values(int device) {

@@ -17,6 +17,7 @@
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
@@ -202,6 +203,8 @@ void after_op(int device) {
     materialise(device, {}, "eager mode");
   } else if (trace::this_lane().pending.load(std::memory_order_relaxed) > limit()) {
     for (int i = 0; i < device_count(); ++i) materialise(i, {}, "graph limit");
+  } else if (wants_cut()) {
+    cut_rounds(device);
   }
 }
 
