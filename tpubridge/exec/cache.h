@@ -13,6 +13,7 @@
 #include "tpubridge/cache/programs.h"
 #include "tpubridge/exec/tier.h"
 #include "tpubridge/trace/family.h"
+#include "tpubridge/trace/shared_numbers.h"
 
 namespace tpubridge::exec {
 
@@ -23,6 +24,8 @@ struct Compiled {
   int64_t temporaries = 0;       // of these; 0 where the plugin does not tell
   std::shared_ptr<Tier> tier = nullptr;   // a better one that is on its way
   std::vector<trace::Loose> inputs = {};  // loose arguments of the graph that it takes as numbers
+  trace::SharedNumbers shared = {};       // it runs for graphs in which these are equal
+  bool some_differed = false;             // of those that an earlier program shared
 
   // What to run now.
   [[nodiscard]] const Compiled& best() const {

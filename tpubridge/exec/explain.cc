@@ -165,10 +165,13 @@ const Outline* nearest(const Outline& o) {
 
 }  // namespace
 
-void exec::note_compile(OutlinePtr o, std::string_view reason, double seconds) {
+void exec::note_compile(OutlinePtr o, std::string_view reason, double seconds, std::string_view difference) {
   auto& h = history();
   Recompile note{++h.compiles, std::string(reason), o->ops.size(), seconds, {}};
-  if (const Outline* before = nearest(*o)) note.differences = compare(*before, *o);
+  if (!difference.empty())
+    note.differences.emplace_back(difference);
+  else if (const Outline* before = nearest(*o))
+    note.differences = compare(*before, *o);
   if (note.differences.size() > kDifferences) {
     const size_t more = note.differences.size() - kDifferences;
     note.differences.resize(kDifferences);

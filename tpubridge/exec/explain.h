@@ -28,7 +28,9 @@ struct Recompile {
 namespace exec {
 
 // Under exec's mutex.
-void note_compile(std::shared_ptr<const trace::Outline> outline, std::string_view reason, double seconds);
+// `difference` from an earlier program, where it is not in the outline.
+void note_compile(std::shared_ptr<const trace::Outline> outline, std::string_view reason, double seconds,
+                  std::string_view difference = {});
 
 }  // namespace exec
 }  // namespace tpubridge

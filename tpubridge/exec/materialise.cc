@@ -38,11 +38,18 @@ std::atomic<bool>& eager_mode() {
   return value;
 }
 
-pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated,
-                          const std::vector<trace::Loose>& inputs) {
+// The numbers that a program for a graph takes.
+struct Taken {
+  std::vector<trace::Loose> inputs = {};
+  trace::SharedNumbers shared = {};
+  bool some_differed = false;  // of those that an earlier program shared
+};
+
+pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated, const Taken& taken) {
   pjrt::Signature s;
   for (const auto& leaf : graph.leaves) s.parameters.push_back(leaf.shape());
-  for (const auto& pack : lower::number_packs(graph, inputs)) s.parameters.push_back(pack.shape);
+  for (const auto& pack : lower::number_packs(graph, taken.inputs, taken.shared))
+    s.parameters.push_back(pack.shape);
   for (const auto& root : graph.roots) s.results.push_back(root.shape());
   s.donated.assign(s.parameters.size(), false);
   for (int64_t i : donated) s.donated[static_cast<size_t>(i)] = true;
@@ -55,17 +62,28 @@ Mode with_inputs(Mode mode, const std::vector<trace::Loose>& inputs) {
   return mode;
 }
 
-Ready compile(const Graph& graph, int device_index, const Mode& family_mode, std::vector<trace::Loose> inputs,
+// The same program where other numbers share an input, or none did.
+std::shared_ptr<const Compiled> sharing(std::shared_ptr<const Compiled> known, const Taken& taken) {
+  if (known->shared == taken.shared && known->some_differed == taken.some_differed) return known;
+  auto out = std::make_shared<Compiled>(*known);
+  out->shared = taken.shared;
+  out->some_differed = taken.some_differed;
+  return out;
+}
+
+Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Taken taken,
               std::string_view reason) {
   const std::vector<int64_t> donated = trace::private_leaves(graph);
   const std::string platform = client().platform_name();
   const std::string text = lower::program(graph, donations(graph, donated, device_index),
-                                          lower::platform_named(platform), {}, inputs);
+                                          lower::platform_named(platform), {}, taken.inputs, taken.shared);
   const bool afresh = compiling_afresh();
-  const Mode mode = with_inputs(family_mode, inputs);
+  const Mode mode = with_inputs(family_mode, taken.inputs);
   const Structure whole = structure_of(graph);
-  const Structure structure = inputs.empty() ? whole : Structure{};
-  if (auto known = afresh ? nullptr : find_text(text, mode, structure)) {
+  const Structure structure = taken.inputs.empty() ? whole : Structure{};
+  if (auto found = afresh ? nullptr : find_text(text, mode, structure)) {
+    auto known = sharing(found, taken);
+    if (known != found) remember(structure, text, mode, known);
     join_family(graph, whole.outline, family_mode, known);
     return {std::move(known)};
   }
@@ -75,15 +93,19 @@ Ready compile(const Graph& graph, int device_index, const Mode& family_mode, std
   const pjrt::Program program{text};
   const bool tiered = tiering() && !afresh && !programs().on_disk(program, options);
   auto found =
-      find_or_compile(program, tiered ? quick(options, platform) : options, signature(graph, donated, inputs),
+      find_or_compile(program, tiered ? quick(options, platform) : options, signature(graph, donated, taken),
                       {{"ops", std::to_string(graph.nodes.size())}});
   const bool by_compiler = found.source == cache::Source::compiler;
-  if (by_compiler) note_compile(whole.outline, reason, found.seconds);
+  if (by_compiler)
+    note_compile(whole.outline, reason, found.seconds,
+                 taken.some_differed ? "numbers that were equal differ now" : "");
   Compiled made{std::move(found.program), donated};
   set_memory(made);
   note_temporaries(made.temporaries);
-  if (tiered) made.tier = optimise_later(program, options, signature(graph, donated, inputs), donated);
-  made.inputs = std::move(inputs);
+  if (tiered) made.tier = optimise_later(program, options, signature(graph, donated, taken), donated);
+  made.inputs = std::move(taken.inputs);
+  made.shared = std::move(taken.shared);
+  made.some_differed = taken.some_differed;
   auto compiled = std::make_shared<const Compiled>(std::move(made));
   if (!afresh) {
     remember(structure, text, mode, compiled);
@@ -94,11 +116,18 @@ Ready compile(const Graph& graph, int device_index, const Mode& family_mode, std
 
 Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
   const Mode mode = this_mode(device_index);
-  if (auto known = compiling_afresh() ? nullptr : find_structure(graph, mode)) return {std::move(known)};
-  FamilyAnswer family = compiling_afresh() ? FamilyAnswer() : find_family(graph, mode);
-  if (family.program) return {std::move(family.program)};
+  auto known = compiling_afresh() ? nullptr : find_structure(graph, mode);
+  FamilyAnswer family = known || compiling_afresh() ? FamilyAnswer() : find_family(graph, mode);
+  if (family.program) known = std::move(family.program);
+  if (known && trace::are_shared(known->shared, graph)) return {std::move(known)};
+  Taken taken{std::move(family.inputs), trace::shared_numbers(graph)};
+  if (known)
+    taken = {
+        known->inputs,
+        known->some_differed ? trace::SharedNumbers() : trace::shared_in_both(known->shared, taken.shared),
+        true};
   const InWork work(graph);
-  return compile(graph, device_index, mode, std::move(family.inputs), reason);
+  return compile(graph, device_index, mode, std::move(taken), reason);
 }
 
 // What a program that runs may take of its inputs.
@@ -110,7 +139,7 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
-  for (const auto& pack : lower::number_packs(graph, ready.program->inputs))
+  for (const auto& pack : lower::number_packs(graph, ready.program->inputs, ready.program->shared))
     packs.push_back(
         client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
   std::vector<const pjrt::Buffer*> arguments;

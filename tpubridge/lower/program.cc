@@ -25,16 +25,22 @@ void append(std::vector<std::byte>& bytes, const trace::Number& n) {
   if (n.dtype == DType::s64) put(n.integer);
 }
 
-int64_t count(const trace::Graph& graph, std::span<const trace::Number> more, DType type) {
-  return std::count_if(graph.numbers.begin(), graph.numbers.end(),
-                       [&](auto* n) { return n->number().dtype == type; }) +
-         std::count_if(more.begin(), more.end(), [&](const auto& n) { return n.dtype == type; });
+// Whether the number has an input of its own. Loose ones stand after those that can be shared.
+bool is_own(const trace::SharedNumbers& shared, size_t i) { return i >= shared.size() || shared[i] == i; }
+
+int64_t count(const trace::Graph& graph, const trace::SharedNumbers& shared,
+              std::span<const trace::Number> more, DType type) {
+  int64_t n = std::count_if(more.begin(), more.end(), [&](const auto& x) { return x.dtype == type; });
+  for (size_t i = 0; i < graph.numbers.size(); ++i)
+    n += is_own(shared, i) && graph.numbers[i]->number().dtype == type;
+  return n;
 }
 
 class Lowering {
  public:
   Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
-           const Partitions& partitions, const std::vector<trace::Loose>& inputs)
+           const Partitions& partitions, const std::vector<trace::Loose>& inputs,
+           const trace::SharedNumbers& shared)
       : graph_(graph),
         platform_(platform),
         partitions_(partitions),
@@ -50,7 +56,7 @@ class Lowering {
       attrs[i].sharding = sharding(shape, i < partitions.split.size() && partitions.split[i]);
       leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(shape, attrs[i]);
     }
-    add_numbers();
+    add_numbers(shared);
   }
 
   std::string run() {
@@ -77,11 +83,11 @@ class Lowering {
     return out;
   }
 
-  void add_numbers() {
+  void add_numbers(const trace::SharedNumbers& shared) {
     const auto more = trace::numbers_of(graph_, inputs_);
     input_values_.resize(more.size());
     for (DType type : kNumberTypes) {
-      const int64_t n = count(graph_, more, type);
+      const int64_t n = count(graph_, shared, more, type);
       if (n == 0) continue;
       const Shape shape{type, {n}};
       const Value pack = b_.parameter(shape, {.sharding = sharding(shape, false)});
@@ -91,8 +97,10 @@ class Lowering {
         ++at;
         return hlo::reshape(one, {});
       };
-      for (const auto* node : graph_.numbers)
-        if (node->number().dtype == type) nodes_[node] = {next()};
+      for (size_t i = 0; i < graph_.numbers.size(); ++i)
+        if (graph_.numbers[i]->number().dtype == type)
+          nodes_[graph_.numbers[i]] =
+              is_own(shared, i) ? std::vector{next()} : nodes_.at(graph_.numbers[shared[i]]);
       for (size_t i = 0; i < more.size(); ++i)
         if (more[i].dtype == type) input_values_[i] = next();
     }
@@ -170,8 +178,9 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
 }
 
 std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
-                    const Partitions& partitions, const std::vector<trace::Loose>& inputs) {
-  return Lowering(graph, donated, platform, partitions, inputs).run();
+                    const Partitions& partitions, const std::vector<trace::Loose>& inputs,
+                    const trace::SharedNumbers& shared) {
+  return Lowering(graph, donated, platform, partitions, inputs, shared).run();
 }
 
 bool can_be_input(const trace::Graph& graph, const trace::Loose& loose) {
@@ -183,13 +192,14 @@ bool can_be_input(const trace::Graph& graph, const trace::Loose& loose) {
   return fits(Call(spec.args, shapes));
 }
 
-std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {
+std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers,
+                                     const trace::SharedNumbers& shared) {
   std::vector<NumberPack> packs;
   for (DType type : kNumberTypes) {
     NumberPack pack{Shape{type, {0}}, {}};
-    for (const auto& n : numbers) {
-      if (n.dtype != type) continue;
-      append(pack.bytes, n);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i].dtype != type || !is_own(shared, i)) continue;
+      append(pack.bytes, numbers[i]);
       ++pack.shape.dims[0];
     }
     if (!pack.bytes.empty()) packs.push_back(std::move(pack));
@@ -197,12 +207,13 @@ std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers) {
   return packs;
 }
 
-std::vector<NumberPack> number_packs(const trace::Graph& graph, const std::vector<trace::Loose>& inputs) {
+std::vector<NumberPack> number_packs(const trace::Graph& graph, const std::vector<trace::Loose>& inputs,
+                                     const trace::SharedNumbers& shared) {
   std::vector<trace::Number> numbers;
   numbers.reserve(graph.numbers.size());
   for (const auto* node : graph.numbers) numbers.push_back(node->number());
   for (const auto& n : trace::numbers_of(graph, inputs)) numbers.push_back(n);
-  return number_packs(numbers);
+  return number_packs(numbers, shared);
 }
 
 }  // namespace tpubridge::lower

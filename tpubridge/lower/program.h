@@ -10,6 +10,7 @@
 #include "tpubridge/base/shape.h"
 #include "tpubridge/lower/platform.h"
 #include "tpubridge/trace/family.h"
+#include "tpubridge/trace/shared_numbers.h"
 
 namespace tpubridge::lower {
 
@@ -18,6 +19,7 @@ namespace tpubridge::lower {
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
 // the results are its roots. `inputs`: loose arguments that are numbers too, after those of the graph.
+// `shared`: numbers of the graph that are one input.
 struct Donation {
   int64_t leaf = 0;                  // the program may use its memory,
   std::optional<int64_t> root = {};  // for this root where it is known which one takes its place
@@ -30,7 +32,8 @@ struct Partitions {
 };
 [[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<Donation>& donated,
                                   Platform platform = Platform::any, const Partitions& partitions = {},
-                                  const std::vector<trace::Loose>& inputs = {});
+                                  const std::vector<trace::Loose>& inputs = {},
+                                  const trace::SharedNumbers& shared = {});
 // Whether a program that takes this loose argument as an input also computes it for this value of it.
 [[nodiscard]] bool can_be_input(const trace::Graph& graph, const trace::Loose& loose);
 
@@ -39,8 +42,10 @@ struct NumberPack {
   std::vector<std::byte> bytes;
 };
 [[nodiscard]] std::vector<NumberPack> number_packs(const trace::Graph& graph,
-                                                   const std::vector<trace::Loose>& inputs = {});
+                                                   const std::vector<trace::Loose>& inputs = {},
+                                                   const trace::SharedNumbers& shared = {});
 // The same for the numbers of a graph with this structure, in its order.
-[[nodiscard]] std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers);
+[[nodiscard]] std::vector<NumberPack> number_packs(std::span<const trace::Number> numbers,
+                                                   const trace::SharedNumbers& shared = {});
 
 }  // namespace tpubridge::lower

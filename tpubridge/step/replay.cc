@@ -90,7 +90,7 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
 
 void Replay::pack_numbers() {
   if (!numbers_vary_ && !packs_.empty()) return;
-  auto packs = lower::number_packs(numbers_);
+  auto packs = lower::number_packs(numbers_, r_.compiled->shared);
   packs_.resize(packs.size());
   for (size_t i = 0; i < packs.size(); ++i) {
     auto& pack = packs_[i];

@@ -129,7 +129,7 @@ bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
     else
       numbers_[i].real = from.item<double>();
   }
-  return true;
+  return trace::are_shared(r_.compiled->shared, numbers_);
 }
 
 // The storage holds what the program takes, or will when what is pending is computed.
