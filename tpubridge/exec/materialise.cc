@@ -201,12 +201,14 @@ void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
 
 std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_index, std::string_view reason) {
   const Lock lock(mutex());
+  note_all_computed();  // what was recorded is no part of a loop around it
   return program_of(graph, device_index, reason).program;
 }
 
 std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, std::string_view reason) {
   const Lock lock(mutex());
   count_materialisation(reason);
+  note_all_computed();
   const Ready ready = program_of(graph, device_index, reason);
   resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees));
   return ready.program;
