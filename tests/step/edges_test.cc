@@ -45,12 +45,12 @@ TEST(Compile, TakesAndGivesStructs) {
 TEST(Compile, AWriteFromOutsideIsSeen) {
   auto w = vec({1, 2});
   auto f = compile([&](const Tensor& x) { return x * w; });
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(host(f(vec({1, 1}))), (Floats{1, 2}));
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(host(f(vec({1, 1}))), (Floats{1, 2}));
   w.mul_(10);  // pending when the step begins
   EXPECT_EQ(host(f(vec({1, 1}))), (Floats{10, 20}));
   w.copy_(torch::tensor({5.f, 6.f}));
   EXPECT_EQ(host(f(vec({1, 1}))), (Floats{5, 6}));
-  EXPECT_GE(f.report().replayed, 4);
+  EXPECT_GE(f.report().replayed, 4) << f.report().why_traced;
 }
 
 TEST(Compile, ANumberThatChangesOnTheHostKeepsTheStepTraced) {
@@ -69,7 +69,7 @@ TEST(Compile, HostTensorsAreCopiedAgainWhenTheyChange) {
   table.add_(1);
   EXPECT_EQ(host(f(vec({1, 1}))), (Floats{3, 4}));
   auto g = compile([&](const Tensor& cpu) { return cpu.to(tpu()) * 2; });
-  for (float i = 0; i < 5; ++i) EXPECT_EQ(host(g(torch::tensor({i}))), Floats{2 * i});
+  for (float i = 0; i < 14; ++i) EXPECT_EQ(host(g(torch::tensor({i}))), Floats{2 * i});
   EXPECT_GE(g.report().replayed, 1);
 }
 
@@ -122,7 +122,7 @@ TEST(Compile, ReturnsAnAliasOfACapturedTensor) {
     w.add_(x);
     return w.view({2, 2});
   });
-  for (int i = 1; i <= 7; ++i) {
+  for (int i = 1; i <= 16; ++i) {
     const auto r = f(vec({1, 1, 1, 1}));
     EXPECT_TRUE(r.is_alias_of(w));
     EXPECT_EQ(host(r)[0], static_cast<float>(1 + i));
@@ -173,7 +173,7 @@ TEST(Compile, ArgumentsThatShareMemory) {
 TEST(Compile, CompiledStepsInsideCompiledSteps) {
   auto inner = compile([](const Tensor& x) { return x * 3; });
   auto outer = compile([&](const Tensor& x) { return inner(x) + 1; });
-  for (float i = 0; i < 7; ++i) EXPECT_EQ(host(outer(vec({i}))), Floats{3 * i + 1});
+  for (float i = 0; i < 16; ++i) EXPECT_EQ(host(outer(vec({i}))), Floats{3 * i + 1});
   EXPECT_GE(outer.report().replayed, 1);
   EXPECT_EQ(inner.report().calls, 0);
 }
@@ -219,7 +219,7 @@ TEST(Compile, ClipsGradientsOnTheDevice) {
     (b * b * x).sum().backward();
     return clip_grad_norm_({b}, 0.1);
   });
-  for (float i = 1; i < 6; ++i) {
+  for (float i = 1; i < 16; ++i) {
     a.mutable_grad().reset();
     (a * a * i).sum().backward();
     const double want = torch::nn::utils::clip_grad_norm_({a}, 0.1);

@@ -69,7 +69,7 @@ TEST(StepMemory, GradientsOfTheCallBeforeMakeRoom) {
     w.mutable_grad() = Tensor();
     (w * t).sum().backward();
   });
-  for (int i = 0; i < 8; ++i) step(x);
+  for (int i = 0; i < 16; ++i) step(x);
   const auto replayed = step.report().replayed;
   ASSERT_GE(replayed, 1) << step.report().why_traced;
   struct Limit {

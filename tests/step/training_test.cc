@@ -129,7 +129,7 @@ TEST(CompiledTraining, ReplayCompilesNothingAndKeepsMemoryFlat) {
 
 // Dropout draws the numbers that an uncompiled run would draw.
 TEST(CompiledTraining, RandomNumbersAdvanceAsWhenTraced) {
-  const auto data = batches(8);
+  const auto data = batches(16);
   std::vector<std::vector<float>> losses(2);
   for (int compiled = 0; compiled < 2; ++compiled) {
     auto n = net(tpu(), 0.4);
@@ -152,7 +152,7 @@ TEST(CompiledTraining, GradientAccumulation) {
     torch::cross_entropy_loss(n.forward(x), y).backward();
   };
   auto step = compile([&](const Tensor& x, const Tensor& y) { body(*there, x, y); }, {.modules = {there}});
-  for (const auto& d : batches(7)) {
+  for (const auto& d : batches(16)) {
     body(*host, d.x, d.y);
     step(d.x.to(tpu()), d.y.to(tpu()));
   }
@@ -168,12 +168,12 @@ TEST(CompiledInference, FollowsTrainAndEvalMode) {
   const auto x = batches(1)[0].x.to(tpu());
   n->eval();
   const auto want = n->forward(x);
-  for (int i = 0; i < 6; ++i) expect_close(f(x), want.cpu());
+  for (int i = 0; i < 14; ++i) expect_close(f(x), want.cpu());
   n->train();
   for (int i = 0; i < 6; ++i) EXPECT_FALSE(torch::allclose(f(x).cpu(), want.cpu()));
   n->eval();
   expect_close(f(x), want.cpu());
-  EXPECT_GE(f.report().replayed, 4);
+  EXPECT_GE(f.report().replayed, 4) << f.report().why_traced;
 }
 
 TEST(CompiledInference, GreedyDecodingWithACache) {
@@ -196,7 +196,7 @@ TEST(CompiledInference, GreedyDecodingWithACache) {
       token = compiled ? step(token) : body(token);
       tokens.push_back(token.item<int64_t>());
     }
-    EXPECT_GE(step.report().replayed, compiled ? 4 : 0) << step.report().why_traced;
+    EXPECT_GE(step.report().replayed, compiled ? 1 : 0) << step.report().why_traced;
     return tokens;
   };
   EXPECT_EQ(decode(tpu(), true), decode(torch::kCPU, false));
