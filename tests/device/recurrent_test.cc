@@ -254,7 +254,7 @@ TEST_P(RecurrentCells, TrainInCompiledSteps) {
       losses.push_back((compiled ? fast(x) : step(x)).template item<double>());
     }
     if (compiled) {
-      EXPECT_GT(fast.report().replayed, 0) << fast.report().why_traced;
+      EXPECT_GT(fast.report().replayed, 2) << fast.report().why_traced;
     }
     return losses;
   };
@@ -288,7 +288,7 @@ TEST_P(RecurrentCells, LengthsOfPackedSequencesAreData) {
     compiles.push_back(metrics().compiles);
   }
   EXPECT_EQ(compiles.back(), compiles[3]);
-  EXPECT_GT(fast.report().replayed, 0) << fast.report().why_traced;
+  EXPECT_GT(fast.report().replayed, 3) << fast.report().why_traced;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -39,6 +40,14 @@ struct Rounds {
   size_t one = 0;               // how many ops of it are one
   size_t at = 0;                // the next of it
   int done = 0, failures = 0;   // rounds of this kind; kinds that were none
+
+  // From now on they are looked for anew, and less often.
+  void was_none() {
+    constexpr int kSuccess = 3;
+    failures = done >= kSuccess ? 0 : std::min(failures + 1, kDoublings);
+    round.clear();
+    look_at = kFirstLook << failures;
+  }
 };
 
 thread_local bool cut_wanted = false;
@@ -141,10 +150,7 @@ void note_written(const Value& value, const void* old) {
       if (r.at == 0) ++r.done, cut_wanted = true;
       return;
     }
-    constexpr int kSuccess = 3;
-    r.failures = r.done >= kSuccess ? 0 : std::min(r.failures + 1, kDoublings);
-    r.round.clear();
-    r.look_at = kFirstLook << r.failures;
+    r.was_none();
   }
   const auto pending = static_cast<size_t>(std::max<int64_t>(0, value->lane().pending));
   if (r.seen.size() > 4 * pending + kFirstLook) r.seen.clear();  // somebody else computes what is traced
@@ -169,14 +175,19 @@ void cut_rounds(int device) {
   cut_wanted = false;
   const Lock lock(mutex());
   Rounds& r = rounds_of(trace::this_lane());
-  if (!r.round.empty()) return materialise(device, {}, kReason);
-  if (r.seen.size() < r.look_at) return;
-  const size_t one = round_of(r.seen);
-  const size_t length = one == 0 ? 0 : (kEnough + one - 1) / one * one;
-  if (length != 0 && 2 * length <= r.seen.size())
-    cut_behind(r, one, length, device);
-  else
-    r.look_at = r.seen.size() + r.seen.size() / 2;
+  try {
+    if (!r.round.empty()) return materialise(device, {}, kReason);
+    if (r.seen.size() < r.look_at) return;
+    const size_t one = round_of(r.seen);
+    const size_t length = one == 0 ? 0 : (kEnough + one - 1) / one * one;
+    if (length != 0 && 2 * length <= r.seen.size())
+      cut_behind(r, one, length, device);
+    else
+      r.look_at = r.seen.size() + r.seen.size() / 2;
+  } catch (const std::exception&) {
+    // The op that was traced has done its part, and nobody asked for a value: whoever does is told.
+    r.was_none();
+  }
 }
 
 }  // namespace tpubridge::exec

@@ -11,10 +11,9 @@ namespace {
 constexpr size_t kMany = 16;    // numbers in a graph: few are not worth a second look
 constexpr uint32_t kAlike = 4;  // two or three may be equal by chance
 
-bool same_value(const Number& a, const Number& b) {
-  return a.dtype == b.dtype && std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real) &&
-         a.integer == b.integer;
-}
+// What is equal is equal by its bits.
+using Bits = std::tuple<DType, uint64_t, int64_t>;
+Bits bits_of(const Number& n) { return {n.dtype, std::bit_cast<uint64_t>(n.real), n.integer}; }
 
 // The op that reads a number first, and as which operand.
 using Use = std::pair<uint64_t, size_t>;
@@ -48,10 +47,9 @@ SharedNumbers by_key(size_t count, uint32_t least, KeyOf key_of) {
 SharedNumbers shared_numbers(const Graph& graph) {
   if (graph.numbers.size() < kMany) return {};
   const auto uses = first_uses(graph);
-  using Key = std::tuple<DType, uint64_t, int64_t, Use>;
+  using Key = std::pair<Bits, Use>;
   return by_key<Key>(graph.numbers.size(), kAlike, [&](uint32_t i) {
-    const Number& n = graph.numbers[i]->number();
-    return Key{n.dtype, std::bit_cast<uint64_t>(n.real), n.integer, uses[i]};
+    return Key{bits_of(graph.numbers[i]->number()), uses[i]};
   });
 }
 
@@ -63,14 +61,14 @@ SharedNumbers shared_in_both(const SharedNumbers& a, const SharedNumbers& b) {
 
 bool are_shared(const SharedNumbers& shared, const Graph& graph) {
   for (size_t i = 0; i < shared.size(); ++i)
-    if (shared[i] != i && !same_value(graph.numbers[i]->number(), graph.numbers[shared[i]]->number()))
+    if (shared[i] != i && bits_of(graph.numbers[i]->number()) != bits_of(graph.numbers[shared[i]]->number()))
       return false;
   return true;
 }
 
 bool are_shared(const SharedNumbers& shared, std::span<const Number> numbers) {
   for (size_t i = 0; i < shared.size(); ++i)
-    if (shared[i] != i && !same_value(numbers[i], numbers[shared[i]])) return false;
+    if (shared[i] != i && bits_of(numbers[i]) != bits_of(numbers[shared[i]])) return false;
   return true;
 }
 
