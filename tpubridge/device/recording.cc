@@ -8,23 +8,13 @@
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
-#include "tpubridge/lower/table.h"
+#include "tpubridge/exec/zeros.h"
 
 namespace tpubridge::device {
 namespace {
 
 const auto kKind = c10::DebugInfoKind::TEST_INFO_2;  // the one slot that no part of libtorch uses
 std::atomic<int> active{0};
-
-// What torch::zeros and zeros_like leave; not what a storage reads as that was never written.
-bool are_zeros(const trace::Value& v) {
-  static const lower::Row *const zero = lower::find("zero"), *const fill = lower::find("fill.Scalar");
-  if (!v || !v->is_pending()) return false;
-  if (v->op() == zero) return true;
-  if (v->op() != fill || v->args().size() < 2) return false;
-  const trace::Arg& with = v->args()[1];
-  return with == trace::Arg(int64_t{0}) || with == trace::Arg(0.0) || with == trace::Arg(false);
-}
 
 }  // namespace
 
@@ -69,14 +59,13 @@ void Recording::touch(Storage& s) {
     }
     found.push_back({weak(s), s.slot.value(), s.geometry, s.nbytes()});
   } else if (Found& f = found[it->second];
-             notes_zeros_ && !f.value && !f.zeros && are_zeros(s.slot.value())) {
+             notes_zeros_ && !f.value && !f.zeros && exec::are_zeros(s.slot.value())) {
     f.zeros = s.slot.value();
     f.zeros_geometry = s.geometry;
   }
 }
 
 void Recording::found_zeros(const std::vector<at::Tensor>& returned) {
-  std::vector<char> host;
   for (Found& f : found) {
     const trace::Value zeros = std::move(f.zeros);
     const auto alive = f.storage.lock();
@@ -87,9 +76,7 @@ void Recording::found_zeros(const std::vector<at::Tensor>& returned) {
         std::any_of(returned.begin(), returned.end(),
                     [&](const at::Tensor& t) { return is_tpu(t) && &storage_of(t) == &s; }))
       continue;
-    host.resize(std::max<size_t>(host.size(), static_cast<size_t>(zeros.shape().bytes())));
-    const auto data = exec::to_device(host.data(), zeros.shape(), {}, zeros->device());
-    zeros->resolve({data->data(0)});
+    exec::put_zeros(zeros);
     s.slot.replaces(zeros);
     f.value = zeros;
     f.geometry = f.zeros_geometry;

@@ -11,8 +11,8 @@
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
-#include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/zeros.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -209,8 +209,7 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   do {
     roots = pending_values(device_index);
     add_pending(roots, wanted);
-  } while (wait_for_others(roots));
-  note_all_computed();
+  } while (wait_for_others(roots) || put_first_zeros(device_index, roots));
   compute(device_index, std::move(roots), wanted, reason);
 }
 

@@ -7,6 +7,7 @@
 #include "tpubridge/base/forked.h"
 #include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/zeros.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -56,6 +57,8 @@ void Slot::unlink() {
 void Slot::set(trace::Value value) {
   if (place_) unlink();
   if (value_ && !value_->is_pending()) before_id_ = value_->id(), before_index_ = value_.index();
+  if (before_id_ == 0 && are_zeros(value_))
+    zeros_id_ = value && value.shape() == value_.shape() ? value_->id() : 0;
   value_ = std::move(value);
   if (!value_ || !value_->is_pending()) return;
   link();
@@ -73,6 +76,14 @@ std::vector<trace::Value> pending_values(int device) {
         s->unlink();
       s = next;
     }
+  return out;
+}
+
+std::vector<Slot*> slots_that_began(int device) {
+  std::vector<Slot*> out;
+  for (const auto* lane : trace::free_lanes(trace::this_lane()))
+    for (Slot* s = head(*lane, device); s; s = s->next_)
+      if (s->zeros_id_ != 0 && s->value_->is_pending()) out.push_back(s);
   return out;
 }
 

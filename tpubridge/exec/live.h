@@ -30,21 +30,29 @@ class Slot {
     before_id_ = computed->id();
     before_index_ = computed.index();
   }
+  // The zeros that it began with, which it lost to another pending value: their node (zeros.h). 0: it did
+  // not.
+  [[nodiscard]] uint64_t began_with() const { return zeros_id_; }
+  void has_begun() { zeros_id_ = 0; }
   void clear();  // takes the mutex itself
 
  private:
   friend std::vector<trace::Value> pending_values(int device);
   friend std::vector<Successor> successors(int device);
+  friend std::vector<Slot*> slots_that_began(int device);
   void link();
   void unlink();
   trace::Value value_;
   uint64_t before_id_ = 0;                    // the computed value that was here last: its node
   uint32_t before_index_ = 0;                 // and which of its results
+  uint64_t zeros_id_ = 0;                     // began_with()
   Slot *next_ = nullptr, **place_ = nullptr;  // place_: the pointer that points here; null where not listed
 };
 
 // The values that are not computed yet, one for each slot: of this thread, and of threads that ended.
 [[nodiscard]] std::vector<trace::Value> pending_values(int device);
+// The slots of such values that began with zeros.
+[[nodiscard]] std::vector<Slot*> slots_that_began(int device);
 // Which of all threads' values replace a computed value: a program that is given the old one should write the
 // new one there.
 [[nodiscard]] std::vector<Successor> successors(int device);
