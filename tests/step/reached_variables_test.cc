@@ -80,6 +80,28 @@ TEST(ReachedVariables, Vectors) {
     expect_followed([&](const Tensor& x) { return x * large[at]; }, [&](int i) { large[at] = i; });
 }
 
+// What lies in the middle of a block of the heap: nothing tells where it begins and ends.
+TEST(ReachedVariables, AnElementOfManyWords) {
+  struct Settings {
+    double values[20] = {1, 2, 3};
+    int repeats = 1;
+    bool flips = false;
+  };
+  std::vector<Settings> all(5);
+  Settings& some = all[2];
+  const auto fn = [&](const Tensor& x) {
+    Tensor y = x + some.values[1];
+    for (int i = 0; i < some.repeats; ++i) y = y.sin();
+    return some.flips ? -y : y;
+  };
+  expect_followed(fn, [&](int i) { some.repeats = i % 4; });
+  expect_followed(fn, [&](int) { some.flips = !some.flips; });
+  expect_followed(fn, [&](int i) { some.values[1] = i; });
+  const auto by_index = [&](const Tensor& x) { return all[3].flips ? -x : x + all[3].repeats; };
+  expect_followed(by_index, [&](int i) { all[3].repeats = i; });
+  expect_followed(by_index, [&](int) { all[3].flips = !all[3].flips; });
+}
+
 TEST(ReachedVariables, AnArrayOnTheStack) {
   std::array<double, 64> a{};
   a.fill(2);

@@ -39,7 +39,7 @@ void expect_seen(Way way, Change change) {
         };
         return p;
       },
-      10);
+      20);
   EXPECT_GT(report.replayed, 0) << report.why_traced;
 }
 

@@ -5,18 +5,10 @@
 #include <algorithm>
 #include <iostream>
 
+#include "tpubridge/step/blocks.h"
+
 namespace tpubridge::step {
 namespace {
-
-// Of a block of glibc's malloc that begins here: the word before tells its bytes, and three flags.
-size_t words_of_block(uintptr_t address) {
-  constexpr uint64_t kFlags = 7, kStep = 16, kMapped = 2;
-  uint64_t size = 0;
-  if (address % kStep != 0 || !read_memory(address - kWord, &size, kWord)) return 0;
-  const uint64_t bytes = size & ~kFlags;
-  if (bytes % kStep != 0 || bytes < 2 * kStep || bytes > (uint64_t{1} << 24) || (size & kMapped)) return 0;
-  return bytes / kWord - 1;
-}
 
 // Of libraries whose objects change for reasons of their own: counts of holders, versions.
 bool is_foreign(const std::string& name) {
@@ -53,11 +45,11 @@ bool is_loaded(uint64_t address) {
 }
 
 Extent extent_at(uintptr_t address) {
-  constexpr size_t kMost = 1024, kStackWords = 128, kOnStack = 16, kUnknown = 8;
+  constexpr size_t kMost = 1024, kStackWords = 128, kOnStack = 16;
   // What make_shared makes: counts, then the object.
   constexpr const char* kHolder = "St23_Sp_counted_ptr_inplace";
   if (on_stack(address, kWord)) return {kStackWords, 0, kOnStack};
-  Extent out{kNear, 0, kUnknown};
+  Extent out{kNear, 0, kNear};  // where nobody tells
   size_t block = words_of_block(address);
   if (block == 0 && class_at(address - 2 * kWord).name.starts_with(kHolder))
     block = std::max<size_t>(2, words_of_block(address - 2 * kWord)) - 2;
