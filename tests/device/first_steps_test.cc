@@ -146,7 +146,7 @@ TEST(FirstZeros, NegativeOnesKeepTheirSign) {
 class RandomZeros {
  public:
   explicit RandomZeros(uint64_t seed) : random_(seed) {}
-  void run() {
+  void expect_the_cpus_values() {
     for (int i = 0; i < 4; ++i) make(i);
     for (int i = 0; i < 60; ++i) {
       change();
@@ -213,7 +213,7 @@ class RandomZeros {
 TEST(FirstZeros, Random) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
-    RandomZeros(seed).run();
+    RandomZeros(seed).expect_the_cpus_values();
     if (HasFailure()) return;
   }
 }

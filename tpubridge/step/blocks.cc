@@ -127,7 +127,7 @@ BytesOf allocator() {
 
 size_t words_of_block(uintptr_t address) {
   static const BytesOf bytes_of = allocator();
-  return bytes_of(address) / kWord;
+  return (bytes_of(address) + kWord - 1) / kWord;  // some tell what was asked for, to the byte
 }
 
 }  // namespace tpubridge::step

@@ -14,7 +14,7 @@ namespace {
 constexpr int kHops = 3;                  // from a variable of the function
 constexpr size_t kFar = 48;               // words behind two pointers, where nothing tells how many there are
 constexpr size_t kFarAll = 4096;          // more of them, of blocks on the heap, all together
-constexpr size_t kOwn = 8;                // words on a stack that surely belong to what lies there, mostly
+constexpr size_t kOwn = 8;                // words that surely belong to what lies there, mostly
 constexpr size_t kSure = 3;               // of those: a vector has three
 constexpr size_t kManyGlobals = 1 << 20;  // words of globals among which numbers of the trace are looked for
 
@@ -36,9 +36,10 @@ size_t end_of_modules(uintptr_t address, size_t words) {
   return end;
 }
 
-// Words of their own count in full, `own` of them at most. Returns how many do.
-size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, const Masks& masks) {
-  Extent e = extent_at(address);
+// Words of their own count in full, `own` of them at most, and `guess` where nothing tells how many there
+// are. Returns how many do.
+size_t look_at(Window& w, uintptr_t address, size_t most, size_t own, size_t guess, const Masks& masks) {
+  Extent e = extent_at(address, guess);
   if (const size_t end = e.own != 0 && own != 0 ? end_of_modules(address, e.own) : 0) {
     if (e.words > e.own) e.words = std::max(e.words, end), e.own = std::max(e.own, end);
     most = std::max(most, end), own = std::max(own, end);
@@ -111,7 +112,7 @@ class Search {
     w.path.push_back(static_cast<uint32_t>(o.window.begin + i * kWord));
     const bool sure = i < o.sure;
     const size_t most = sure ? kFar + left_ : kFar;
-    const size_t owned = look_at(w, to, most, !own ? 0 : on_stack(to, kWord) ? kOwn : most, masks_);
+    const size_t owned = look_at(w, to, most, !own ? 0 : on_stack(to, kWord) ? kOwn : most, kOwn, masks_);
     if (w.values.empty()) return;
     if (w.values.size() > kFar) left_ -= std::min(left_, w.values.size() - kFar);
     // Further only from small objects whose end is known.
@@ -138,7 +139,8 @@ std::vector<Window> Closure::windows(const Wanted& wanted) const {
     Window near{.path = {static_cast<uint32_t>(w * kWord)}};
     const bool stack = on_stack(object[w], kWord);
     const size_t most = stack ? words_to_next(object[w], object) : ~size_t{0};
-    const size_t own = look_at(near, object[w], most, object[w] % kWord == 0 ? ~size_t{0} : kOwn, masks);
+    const size_t own =
+        look_at(near, object[w], most, object[w] % kWord == 0 ? ~size_t{0} : kOwn, kNear, masks);
     if (near.masks.empty()) continue;
     near.masks[0] = ~uint64_t{0};
     // What a neighbour on the stack points to may be gone, and anything now.

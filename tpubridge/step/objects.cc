@@ -44,12 +44,12 @@ bool is_loaded(uint64_t address) {
   return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0;  // NOLINT(performance-no-int-to-ptr)
 }
 
-Extent extent_at(uintptr_t address) {
+Extent extent_at(uintptr_t address, size_t own) {
   constexpr size_t kMost = 1024, kStackWords = 128, kOnStack = 16;
   // What make_shared makes: counts, then the object.
   constexpr const char* kHolder = "St23_Sp_counted_ptr_inplace";
   if (on_stack(address, kWord)) return {kStackWords, 0, kOnStack};
-  Extent out{kNear, 0, kNear};  // where nobody tells
+  Extent out{kNear, 0, own};
   size_t block = words_of_block(address);
   if (block == 0 && class_at(address - 2 * kWord).name.starts_with(kHolder))
     block = std::max<size_t>(2, words_of_block(address - 2 * kWord)) - 2;

@@ -19,10 +19,11 @@ struct Named {
 [[nodiscard]] bool is_loaded(uint64_t address);
 
 // How many words are looked at there, from the one on that `skip` says, and how many of them belong to what
-// lies there, as far as can be told. Beside those others may lie, of which not every word tells something.
+// lies there, as far as can be told; where it cannot, in the middle of a block of the heap, so many as given.
+// Beside those others may lie, of which not every word tells something.
 struct Extent {
   size_t words = 0, skip = 0, own = 0;
 };
-[[nodiscard]] Extent extent_at(uintptr_t address);
+[[nodiscard]] Extent extent_at(uintptr_t address, size_t own);
 
 }  // namespace tpubridge::step
