@@ -15,7 +15,7 @@ struct BenchFigure {
   double value = 0;  // seconds, or percent
   std::string unit = "s";
   std::optional<double> reference = {};  // what the reference's report says
-  std::optional<double> aim = {};    // at most
+  std::optional<double> aim = {};        // at most
   [[nodiscard]] bool met() const { return !aim || value <= *aim; }
 };
 
