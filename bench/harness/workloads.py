@@ -47,6 +47,7 @@ GPT_TINY = dict(GPT, vocabulary=64, length=16, layers=2, heads=2, width=32, batc
 GPT2 = dict(vocabulary=50257, length=1024, layers=12, heads=12, width=768, batch=16, tied=1, dtype="bf16")
 RESNET18 = dict(depth=18, width=64, classes=1000, batch=4, image=96, dtype="f32")
 RESNET50 = dict(depth=50, width=64, classes=1000, batch=128, image=224, dtype="bf16")
+BIRNN = dict(rows=28, width=128, layers=2, classes=10, batch=100)
 MLP = dict(layers=3, width=64, batch=32)
 EVERYBODY = (OURS, "libtorch") + PEERS
 
@@ -62,6 +63,9 @@ def cpu_rows():
             targets=best_jax(1.0)),
         row("gpt", "GPT training step, 6 layers, 384 wide, 4×128 tokens, AdamW", "ms", "gpt", GPT, samples=4, parallel=True,
             who=(OURS, "traced", "libtorch") + PEERS, targets=(Target(0.7, ("jax_plugin",)), Target(1.0, ("libtorch",)))),
+        row("birnn", "LSTM of 2 layers and directions, 28 steps, batch 100, AdamW", "ms", "birnn", BIRNN, samples=3, parallel=True),
+        row("birnn_start", "start of the process to its first step done, nothing cached", "s", "birnn", BIRNN, kind="start",
+            cache="cold"),
         row("gpt_memory", "device memory of that step at its peak", "MiB", "gpt", kind="fact", who=(OURS, "traced") + JAX,
             targets=best_jax(1.0)),
         row("decode", "GPT greedy decode with a KV cache, batch 1, per token", "µs", "decode", dict(GPT, batch=1), samples=5,
@@ -117,7 +121,8 @@ def gpu_rows():
 def tiny_sizes(row):
     """The same code paths in seconds, to try them out."""
     small = {"gpt": dict(GPT_TINY, dtype=row.sizes.get("dtype"), tied=row.sizes.get("tied")), "chain": dict(ops=16, size=1024),
-             "resnet": dict(row.sizes, width=4, classes=5, batch=2, image=32), "to_device": dict(size=64), "to_host": dict(size=64)}
+             "resnet": dict(row.sizes, width=4, classes=5, batch=2, image=32), "to_device": dict(size=64), "to_host": dict(size=64),
+             "birnn": dict(BIRNN, rows=6, width=8, batch=2)}
     small["decode"] = dict(small["gpt"], batch=1)
     return small.get(row.work, row.sizes) if row.sizes else row.sizes
 

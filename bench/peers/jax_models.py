@@ -209,3 +209,38 @@ def resnet(s):
     x = rng.standard_normal((s["batch"], s["image"], s["image"], 3), np.float32)
     y = rng.integers(s["classes"], size=s["batch"]).astype(np.int32)
     return step, (params, running, jax.tree.map(np.zeros_like, params)), x, y
+
+
+# ---- LSTM of two directions ----
+
+def birnn(s):
+    w = s["width"]
+    inputs = [s["rows"]] + [2 * w] * (s["layers"] - 1)
+    lstm = lambda n: {"in": linear(n, 4 * w), "state": {**linear(w, 4 * w), "b": rng.uniform(-w**-0.5, w**-0.5, 4 * w).astype(np.float32)}}
+    params = {"layers": [{"there": lstm(n), "back": lstm(n)} for n in inputs], "out": linear(2 * w, s["classes"])}
+
+    def run(p, x, reverse):  # x: time first; what depends on the input alone is one product for all steps
+        def cell(state, gates):
+            h, c = state
+            i, f, g, o = jnp.split(gates + dense(p["state"], h), 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+        zeros = jnp.zeros((x.shape[1], w), x.dtype)
+        return lax.scan(cell, (zeros, zeros), dense(p["in"], x), reverse=reverse)[1]
+
+    def loss(params, x, y):
+        x = x.swapaxes(0, 1)
+        for p in params["layers"]:
+            x = jnp.concatenate([run(p["there"], x, False), run(p["back"], x, True)], -1)
+        return cross_entropy(dense(params["out"], x[-1]), y)
+
+    def step(state, x, y):
+        params, m, v, count = state
+        value, grads = jax.value_and_grad(loss)(params, x, y)
+        params, m, v = adamw(params, grads, m, v, count)
+        return (params, m, v, count + 1), value
+
+    zeros = lambda: jax.tree.map(np.zeros_like, params)
+    x = rng.standard_normal((s["batch"], s["rows"], s["rows"]), np.float32)
+    return step, (params, zeros(), zeros(), np.float32(1)), x, rng.integers(0, s["classes"], s["batch"])

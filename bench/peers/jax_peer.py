@@ -140,7 +140,8 @@ def decode(mode, sizes):
 
 WORKLOADS = {"tiny": tiny, "chain": chain, "to_device": to_device, "to_host": to_host, "trace": trace,
              "mlp": lambda m, s: training(models.mlp)(m, s), "resnet": lambda m, s: training(models.resnet)(m, s),
-             "gpt": lambda m, s: training(models.gpt)(m, s), "decode": decode}
+             "gpt": lambda m, s: training(models.gpt)(m, s), "birnn": lambda m, s: training(models.birnn)(m, s),
+             "decode": decode}
 
 if __name__ == "__main__":
     protocol.main(WORKLOADS, versions, setup)

@@ -101,3 +101,13 @@ class ResNet(nn.Module):
 
     def forward(self, x):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+class BiRnn(nn.Module):
+    def __init__(self, s):
+        super().__init__()
+        self.lstm = nn.LSTM(s["rows"], s["width"], s["layers"], batch_first=True, bidirectional=True)
+        self.out = nn.Linear(2 * s["width"], s["classes"])
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0][:, -1])

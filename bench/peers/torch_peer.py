@@ -136,6 +136,14 @@ def resnet(mode, s):
     return Training(mode, model, loss, torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9), x, y).workload()
 
 
+def birnn(mode, s):
+    model = models.BiRnn(s).to(DEVICE)
+    x = torch.randn(s["batch"], s["rows"], s["rows"]).to(DEVICE)
+    y = torch.randint(s["classes"], (s["batch"],)).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
+    return Training(mode, model, lambda x, y: F.cross_entropy(model(x), y), optimizer, x, y).workload()
+
+
 def gpt(mode, s):
     model = models.Gpt(s).to(DEVICE)
     def loss(x, y):
@@ -158,7 +166,7 @@ def decode(mode, s):
 
 
 WORKLOADS = {"tiny": tiny, "chain": chain, "to_device": to_device, "to_host": to_host, "mlp": mlp, "resnet": resnet,
-             "gpt": gpt, "decode": decode}
+             "gpt": gpt, "birnn": birnn, "decode": decode}
 
 if __name__ == "__main__":
     protocol.main(WORKLOADS, versions, setup)

@@ -88,9 +88,9 @@ void serve(const Workload& w) {
 }
 
 const std::map<std::string, Make> kWorkloads = {
-    {"tiny", tiny},       {"chain", chain}, {"to_device", to_device},
-    {"to_host", to_host}, {"trace", trace}, {"mlp", mlp},
-    {"resnet", resnet},   {"gpt", gpt},     {"decode", decode}};
+    {"tiny", tiny},     {"chain", chain}, {"to_device", to_device}, {"to_host", to_host},
+    {"trace", trace},   {"mlp", mlp},     {"resnet", resnet},       {"gpt", gpt},
+    {"decode", decode}, {"birnn", birnn}};
 const std::map<std::string, Mode> kModes = {
     {"replayed", Mode::replayed}, {"traced", Mode::traced}, {"libtorch", Mode::libtorch}};
 

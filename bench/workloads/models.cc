@@ -71,6 +71,30 @@ Workload resnet(Mode mode, const Params& p) {
   return training(mode, t);
 }
 
+// An LSTM of two layers and directions reads images row by row.
+Workload birnn(Mode mode, const Params& p) {
+  const auto device = device_of(mode);
+  const int64_t width = p.number("width"), rows = p.number("rows"), classes = p.number("classes");
+  nn::LSTM lstm(
+      nn::LSTMOptions(rows, width).num_layers(p.number("layers")).batch_first(true).bidirectional(true));
+  nn::Linear out(2 * width, classes);
+  const auto net = std::make_shared<nn::ModuleListImpl>();
+  net->push_back(lstm);
+  net->push_back(out);
+  net->to(device);
+  auto t = std::make_shared<Training>();
+  t->model = net;
+  t->optimizer = std::make_unique<torch::optim::AdamW>(net->parameters(),
+                                                       torch::optim::AdamWOptions(1e-3).weight_decay(0.01));
+  t->loss = [lstm, out, rows](const Tensor& x, const Tensor& y) mutable {
+    const Tensor last = std::get<0>(lstm->forward(x)).select(1, rows - 1);
+    return torch::cross_entropy_loss(out->forward(last), y);
+  };
+  t->x = torch::randn({p.number("batch"), rows, rows}).to(device);
+  t->y = torch::randint(classes, {p.number("batch")}, torch::kLong).to(device);
+  return training(mode, t);
+}
+
 Workload gpt(Mode mode, const Params& p) {
   const auto device = device_of(mode);
   const auto net = std::make_shared<models::GptImpl>(gpt_config(p));

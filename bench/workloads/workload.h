@@ -44,6 +44,7 @@ Workload trace(Mode, const Params&);
 Workload mlp(Mode, const Params&);
 Workload resnet(Mode, const Params&);
 Workload gpt(Mode, const Params&);
+Workload birnn(Mode, const Params&);
 Workload decode(Mode, const Params&);
 
 inline torch::Device device_of(Mode mode) { return torch::Device(mode == Mode::libtorch ? "cpu" : "tpu"); }
