@@ -98,6 +98,53 @@ TEST(LooseNumbers, BoundsOfRandomNumbers) {
   expect_same_draws([&](int64_t i) { return real(62).normal_(0.5 * static_cast<double>(i), 1 + i); });
   expect_same_draws([&](int64_t i) { return real(61).log_normal_(0.1 * static_cast<double>(i), 1 + i); });
   expect_same_draws([&](int64_t i) { return real(256).bernoulli_(0.1 + 0.1 * static_cast<double>(i)); });
+  expect_same_draws([&](int64_t i) { return real(60).exponential_(0.3 + 0.7 * static_cast<double>(i)); });
+  expect_same_draws([&](int64_t i) { return real(59).cauchy_(0.1 * static_cast<double>(i), 1 + i); });
+}
+
+// Bounds that the type has and has not, on both sides of zero and at it, and some that are next to each
+// other.
+TEST(LooseNumbers, BoundsOfUniformNumbers) {
+  const std::pair<double, double> bounds[] = {{0, 1},         {-1, 0},           {0.1, 0.3},  {-0.3, -0.1},
+                                              {1 / 3.0, 2},   {-1e-3, 1e3},      {1, 1.0001}, {5, 5},
+                                              {1e-30, 1e-29}, {0.1, 0.1 + 1e-9}, {-7, -6.999}};
+  for (const auto type : {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf})
+    for (size_t first = 0; first + 5 < std::size(bounds); first += 2)
+      expect_same_draws([&](int64_t i) {
+        const auto [from, to] = bounds[(first + static_cast<size_t>(i)) % std::size(bounds)];
+        auto t = torch::empty({512}, torch::TensorOptions(type).device(tpu())).uniform_(from, to);
+        const auto drawn = t.cpu().to(torch::kDouble);
+        EXPECT_GE(drawn.min().item<double>(), from) << from << " " << to << " " << type;
+        // No number of the type may lie between them: then the smallest that is not below the first.
+        if (to - from > 0.5) {
+          EXPECT_LT(drawn.max().item<double>(), to) << from << " " << to << " " << type;
+        }
+        return t.to(torch::kFloat) + static_cast<double>(first);
+      });
+}
+
+TEST(LooseNumbers, WhatDropoutDrops) {
+  const auto x = torch::rand({32, 9}) + 1;
+  for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kDouble})
+    expect_same_draws([&](int64_t i) {
+      return torch::dropout(x.to(tpu(), type), i == 3 ? 1.0 : 0.13 * static_cast<double>(i), true) * 2;
+    });
+  // Its gradient drops the same and gives the same share to the rest.
+  int64_t compiles = 0;
+  for (int i = 0; i < 8; ++i) {
+    const double p = i == 5 ? 1.0 : i == 6 ? 0.0 : 0.11 * i;
+    auto there = x.to(tpu()).requires_grad_();
+    const auto y = torch::dropout(there, p, true);
+    (y * 3).sum().backward();
+    const auto kept = y.detach().cpu() != 0;
+    const auto scale = torch::full({}, p == 1 ? 0.0 : 1 / (1 - p), torch::kDouble).to(torch::kFloat);
+    EXPECT_TRUE(y.detach().cpu().equal(torch::where(kept, x * scale, torch::zeros({})))) << p;
+    EXPECT_TRUE(there.grad().cpu().equal(torch::where(kept, 3 * scale, torch::zeros({})).expand_as(x))) << p;
+    if (i == 2) compiles = metrics().compiles;
+  }
+  EXPECT_LE(metrics().compiles, compiles + 1);  // with p = 0 torch hands its input on
+  const auto dropped = torch::dropout(torch::ones({20000}, tpu()), 0.3, true).eq(0).to(torch::kFloat).mean();
+  EXPECT_NEAR(dropped.item<double>(), 0.3, 0.02);
 }
 
 TEST(LooseNumbers, RandomWholeNumbersStayInTheirBounds) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tpubridge/hlo/chlo.h"
+#include "tpubridge/lower/float_bounds.h"
 #include "tpubridge/lower/random_bits.h"
 
 namespace tpubridge::lower {
@@ -17,35 +18,6 @@ Value random_bits(Value seed, Value offset, DType type, const Dims& dims) {
 }
 
 namespace {
-
-// The numbers of a float type: bits of precision, the exponent of its smallest step, and the largest.
-struct FloatType {
-  int digits, least;
-  double largest;
-};
-FloatType float_type(DType t) {
-  switch (t) {
-    case DType::f64:
-      return {53, -1074, std::numeric_limits<double>::max()};
-    case DType::bf16:
-      return {8, -133, 0x1.fep127};
-    case DType::f16:
-      return {11, -24, 65504};
-    default:
-      return {24, -149, std::numeric_limits<float>::max()};
-  }
-}
-// The largest number of the type that is not above x; below it; the smallest that is not below x.
-double floor_in(DType t, double x) {
-  if (x == 0) return x;
-  const FloatType f = float_type(t);
-  const double step = std::ldexp(1, std::max(std::ilogb(x) - f.digits + 1, f.least));
-  return std::floor(x / step) * step;
-}
-double below_in(DType t, double x) {
-  return floor_in(t, std::nextafter(x, -std::numeric_limits<double>::infinity()));
-}
-double ceil_in(DType t, double x) { return -floor_in(t, -x); }
 
 Value high_bits(Value seed, Value offset, bool wide, int count, const Dims& dims) {
   const Value b = random_bits(seed, offset, wide ? DType::u64 : DType::u32, dims);
@@ -74,16 +46,16 @@ Value unit(Context& c, DType type, const Dims& dims) {
   return random_unit(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), type, dims);
 }
 
-// Numbers of [from, to): the sum rounds, and may reach the end.
-Value kept_in(Value v, DType t, double from, double to_) {
-  const double least = ceil_in(t, from), most = std::max(below_in(t, to_), least);
-  return hlo::minimum(hlo::maximum(v, like(v, least)), like(v, most));
-}
-
 // self, from, to
 void uniform(Context& c) {
   const DType t = c.out().dtype;
   const Value u = unit(c, t, c.out().dims);
+  if (c.is_tensor(1) || c.is_tensor(2)) {
+    const Value from = c.in(1, DType::f64), to_ = c.in(2, DType::f64);
+    const auto wide = [&](Value v) { return expand(to(v, u.dtype()), u.dims()); };
+    const Value v = hlo::add(hlo::multiply(u, wide(hlo::subtract(to_, from))), wide(from));
+    return c.result(kept_in(v, t, from, to_));
+  }
   const double from = c.number(1), to_ = c.number(2);
   c.result(kept_in(hlo::add(hlo::multiply(u, like(u, to_ - from)), like(u, from)), t, from, to_));
 }
@@ -114,9 +86,16 @@ Value inner_unit(Context& c) {
   const Value k = high_bits(c.in(c.arg_count() - 2), c.in(c.arg_count() - 1), wide, count, c.out().dims);
   return scaled(hlo::add(k, like(k, 0.5)), std::ldexp(1, -count));
 }
+// 1 / the number, divided in f64 wherever that is done.
+Value inverse(Context& c, size_t arg, DType t) {
+  if (!c.is_tensor(arg)) return hlo::constant(c.b, t, 1 / c.number(arg));
+  const Value x = c.in(arg, DType::f64);
+  return to(hlo::divide(like(x, 1), x), t);
+}
 // self, lambd
 void exponential(Context& c) {
-  c.result(scaled(hlo::log_plus_one(hlo::negate(inner_unit(c))), -1 / c.number(1)));
+  const Value e = hlo::negate(hlo::log_plus_one(hlo::negate(inner_unit(c))));
+  c.result(hlo::multiply(e, expand(inverse(c, 1, e.dtype()), e.dims())));
 }
 // self, p: how many trials until the first success
 void geometric(Context& c) {
@@ -126,7 +105,8 @@ void geometric(Context& c) {
 void cauchy(Context& c) {
   const Value u = inner_unit(c);
   const Value z = hlo::tan(scaled(hlo::subtract(u, like(u, 0.5)), 3.141592653589793));
-  c.result(hlo::add(scaled(z, c.number(2)), like(z, c.number(1))));
+  const auto number = [&](size_t arg) { return expand(c.in(arg, z.dtype()), z.dims()); };
+  c.result(hlo::add(hlo::multiply(z, number(2)), number(1)));
 }
 
 void bernoulli(Context& c, Value p) {
@@ -181,33 +161,41 @@ std::vector<Shape> for_integers(const Call& c, int64_t from, int64_t last) {
 }
 bool is_probability(double p) { return p >= 0 && p <= 1; }
 
+// What is kept is divided by the share that is, 1 - p; in f64, wherever that is done.
+Value dropout_scale(Context& c, DType t) {
+  if (!c.is_tensor(1)) return hlo::constant(c.b, t, c.number(1) == 1 ? 0.0 : 1 / (1 - c.number(1)));
+  const Value p = c.in(1, DType::f64), one = like(p, 1);
+  const Value scale = hlo::divide(one, hlo::subtract(one, p));
+  return to(hlo::select(hlo::compare(p, one, Direction::eq), like(p, 0), scale), t);
+}
+bool is_trained(const Call& c) { return c.flag_or(2, true); }
 // input, p, train? → output, mask
 void dropout(Context& c) {
   const DType t = opmath_of(c.out().dtype);
-  const double p = c.number(1);
   const Value x = c.in(0, t);
-  if (c.has(2) && !c.flag(2)) {
+  if (!c.flag_or(2, true)) {
     c.result(x, 0);
     return c.result(fill(c.b, DType::pred, c.out(1).dims, true), 1);
   }
   const Value u = unit(c, DType::f32, c.out().dims);
-  const Value mask = hlo::compare(u, like(u, p), Direction::ge);
-  const double scale = p == 1 ? 0.0 : 1 / (1 - p);
-  c.result(hlo::select(mask, hlo::multiply(x, like(x, scale)), like(x, 0)), 0);
+  const Value mask = hlo::compare(u, expand(c.in(1, DType::f32), u.dims()), Direction::ge);
+  const Value kept = hlo::multiply(x, expand(dropout_scale(c, t), x.dims()));
+  c.result(hlo::select(mask, kept, like(x, 0)), 0);
   c.result(mask, 1);
 }
 // grad_output, mask, scale
 void dropout_backward(Context& c) {
   const DType t = opmath_of(c.out().dtype);
   const Value g = c.in(0, t);
-  c.result(hlo::select(c.in(1, DType::pred), hlo::multiply(g, like(g, c.number(2))), like(g, 0)));
+  const Value kept = hlo::multiply(g, expand(c.in(2, t), g.dims()));
+  c.result(hlo::select(c.in(1, DType::pred), kept, like(g, 0)));
 }
 
 }  // namespace
 
 std::span<const Row> random_rows() {
   static const Row rows[] = {
-      {{"uniform"},
+      {{"uniform", 0b110},
        uniform,
        random,
        [](const Call& c) {
@@ -221,7 +209,7 @@ std::span<const Row> random_rows() {
        log_normal,
        random,
        [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
-      {{"exponential_"},
+      {{"exponential_", 0b10},
        exponential,
        random,
        [](const Call& c) {
@@ -234,7 +222,7 @@ std::span<const Row> random_rows() {
          const DType t = c.shape(0).dtype;
          return if_right(c.number(1) > 0 && c.number(1) < 1 && !is_complex(t) && t != DType::pred, c);
        }},
-      {{"cauchy_"},
+      {{"cauchy_", 0b110},
        cauchy,
        random,
        [](const Call& c) { return if_right(c.number(2) > 0 && is_float(c.shape(0).dtype), c); }},
@@ -269,14 +257,15 @@ std::span<const Row> random_rows() {
          return for_integers(c, c.integer(1), ends ? c.integer(2) - 1 : last_whole(c.shape(0).dtype));
        },
        [](const Call& c) { return c.has(2) && are_whole(c); }},
-      {{"native_dropout"},
+      {{"native_dropout", 0b10},
        dropout,
        random,
        [](const Call& c) -> std::vector<Shape> {
          if (!is_float(c.shape(0).dtype)) return {};
          return {c.shape(0), Shape{DType::pred, c.dims(0)}};
-       }},
-      {{"native_dropout_backward"}, dropout_backward, plain, like_first},
+       },
+       is_trained},
+      {{"native_dropout_backward", 0b100}, dropout_backward, plain, like_first},
   };
   return rows;
 }
