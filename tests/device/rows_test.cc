@@ -117,6 +117,10 @@ TEST(Rows, EverydayOpsLikeTheCpu) {
   run(everyday_samples());
   EXPECT_FALSE(HasFailure());
 }
+TEST(Rows, SpecialFunctionsLikeTheCpu) {
+  run(special_samples());
+  EXPECT_FALSE(HasFailure());
+}
 TEST(Rows, IndexingLikeTheCpu) {
   run(index_samples());
   EXPECT_FALSE(HasFailure());

@@ -47,6 +47,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> spatial_samples();
 [[nodiscard]] std::vector<Sample> complex_samples();
 [[nodiscard]] std::vector<Sample> everyday_samples();
+[[nodiscard]] std::vector<Sample> special_samples();
 // All of them.
 [[nodiscard]] std::vector<Sample> all_samples();
 

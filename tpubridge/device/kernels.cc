@@ -110,9 +110,22 @@ at::Scalar local_scalar(const at::Tensor& self) {
   return host.item();
 }
 
+// Gradients that are zero wherever they are asked for: zeros like any others.
+at::Tensor zero_gradient(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                         std::optional<bool> pin) {
+  return at::zeros(size, dtype, layout, device, pin);
+}
+// torch composes the one of the other everywhere but on devices that have a kernel.
+at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups) {
+  return at::native_channel_shuffle(self, groups);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_efficientzerotensor", TORCH_FN(zero_gradient));
+  m.impl("channel_shuffle", TORCH_FN(channel_shuffle));
   m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   m.impl("empty_strided", TORCH_FN(empty_strided));
   m.impl("resize_", TORCH_FN(resize_));

@@ -42,6 +42,8 @@ bool has_explicit_kernel(std::string_view op) {
       "_fused_adagrad_",
       "_fused_adagrad_.tensor_lr",
       "_amp_foreach_non_finite_check_and_unscale_",
+      "_efficientzerotensor",
+      "channel_shuffle",
       "view_as_real",
       "view_as_complex"};
   return names.count(op) > 0;
@@ -56,6 +58,13 @@ bool is_view(const c10::OperatorHandle& op) {
   for (const auto& r : op.schema().returns())
     if (r.alias_info() && !r.alias_info()->isWrite()) return true;
   return false;
+}
+
+// The CPU has a kernel of its own for them, and torch a composition of views and copies for all others.
+bool is_rearrangement(std::string_view op) {
+  static const std::unordered_set<std::string_view> names = {"pixel_shuffle", "pixel_unshuffle",
+                                                             "narrow_copy"};
+  return names.count(op) > 0;
 }
 
 bool wanted(const c10::OperatorHandle& op, const OpInfo& info) {
@@ -78,7 +87,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const std::string full =
         name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    if (has_explicit_kernel(full)) continue;
+    if (has_explicit_kernel(full) || is_rearrangement(full)) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
     if (!op) continue;
     OpInfo info = describe(*op);

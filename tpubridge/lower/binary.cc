@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/log_sum.h"
 #include "tpubridge/lower/pieces.h"
 
 namespace tpubridge::lower {
@@ -40,13 +41,14 @@ void logical(Context& c) {
   c.result(F(a, b));
 }
 
-// self ± alpha·other
-template <Value (*F)(Value, Value)>
+// self ± alpha·other; Swapped: other ± alpha·self
+template <Value (*F)(Value, Value), bool Swapped = false>
 void with_alpha(Context& c) {
   constexpr size_t alpha = 2;
   const bool unit = !c.is_tensor(alpha) && c.number(alpha) == 1;
   const DType t = unit ? c.compute() : c.opmath();
   auto [a, b] = both(c, t);
+  if (Swapped) std::swap(a, b);
   if (!unit) b = hlo::multiply(b, expand(c.in(alpha, t), b.dims()));
   c.result(F(a, b));
 }
@@ -56,6 +58,7 @@ Value sum_of(Value a, Value b) {
 }
 void add(Context& c) { with_alpha<sum_of>(c); }
 void sub(Context& c) { with_alpha<hlo::subtract>(c); }
+void rsub(Context& c) { with_alpha<hlo::subtract, true>(c); }
 
 Value not_zero_and_signs_differ(Value r, Value b) {
   const Value zero = like(b, 0);
@@ -117,15 +120,6 @@ Value xlogy(Value a, Value b) {
   const Value product = hlo::multiply(a, hlo::log(b));
   return nan_if(b, hlo::select(hlo::compare(a, like(a, 0), Direction::eq), like(a, 0), product));
 }
-// By the larger of the two, so that nothing overflows; equal infinities would give inf − inf.
-Value log_sum(Value a, Value b, Value (*f)(Value)) {
-  const Value top = hlo::maximum(a, b), gap = hlo::negate(hlo::abs(hlo::subtract(a, b)));
-  const Value same = hlo::and_(hlo::compare(a, b, Direction::eq), hlo::not_(hlo::is_finite(a)));
-  return hlo::select(same, a, hlo::add(top, f(gap)));
-}
-Value logaddexp(Value a, Value b) {
-  return log_sum(a, b, [](Value gap) { return hlo::log_plus_one(hlo::exponential(gap)); });
-}
 Value logaddexp2(Value a, Value b) {
   constexpr double kLog2 = 0.6931471805599453;
   return log_sum(a, b, [](Value gap) {
@@ -185,6 +179,13 @@ std::span<const Row> binary_rows() {
   static const Row rows[] = {
       {{"add.Tensor"}, add, promote},
       {{"sub.Tensor"}, sub, promote},
+      {{"rsub.Tensor"},
+       rsub,
+       promote,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.shape(0).dtype == DType::pred || c.shape(1).dtype == DType::pred) return {};
+         return {Shape{DType::token, broadcast({&c.dims(0), &c.dims(1)})}};
+       }},
       {{"mul.Tensor"}, binary<hlo::multiply>, promote},
       {{"div.Tensor"}, binary<hlo::divide>, promote},
       {{"div.Tensor_mode"}, div_mode, promote},

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tpubridge/hlo/chlo.h"
+
 namespace tpubridge::lower {
 namespace {
 
@@ -21,15 +23,7 @@ double below_in(DType t, double x) {
 }
 double ceil_in(DType t, double x) { return -floor_in(t, -x); }
 
-DType whole_of(DType t) { return t == DType::f64 ? DType::s64 : t == DType::f32 ? DType::s32 : DType::s16; }
-// The next larger number: by its bits, which are larger for a larger number of its sign.
-Value next_above(Value v) {
-  const Value bits = hlo::bitcast_convert(v, whole_of(v.dtype()));
-  const Value away = hlo::add(bits, like(bits, 1)), nearer = hlo::subtract(bits, like(bits, 1));
-  const Value next = hlo::select(hlo::compare(v, like(v, 0), Direction::gt), away, nearer);
-  const Value zero = hlo::compare(v, like(v, 0), Direction::eq);
-  return hlo::bitcast_convert(hlo::select(zero, like(bits, 1), next), v.dtype());
-}
+Value next_above(Value v) { return hlo::next_after(v, like(v, std::numeric_limits<double>::infinity())); }
 // The smallest number of the type that is not below x, and that is above it. However x was rounded, it is a
 // neighbour.
 Value ceil_in(DType t, Value x) {

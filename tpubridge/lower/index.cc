@@ -131,11 +131,13 @@ hlo::ScatterDims slice_scatter(int64_t axis, int64_t rank) {
 // self, dim, index, source, alpha
 void index_add(Context& c) {
   const DType t = opmath_of(c.out().dtype);
-  const Value x = c.in(0, t), index = c.in(2), source = c.in(3, t);
+  const auto some_rank = [](Value v) { return v.rank() == 0 ? reshaped(v, {1}) : v; };
+  const Value x = some_rank(c.in(0, t)), index = c.in(2), source = some_rank(c.in(3, t));
   const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
-  c.result(hlo::scatter(x, reshaped(index, {index.elements()}),
-                        hlo::multiply(source, expand(c.in(4, t), source.dims())),
-                        slice_scatter(axis, x.rank()), Reducer::add));
+  const Value y = hlo::scatter(x, reshaped(index, {index.elements()}),
+                               hlo::multiply(source, expand(c.in(4, t), source.dims())),
+                               slice_scatter(axis, x.rank()), Reducer::add);
+  c.result(reshaped(y, c.out().dims));
 }
 
 // self, dim, index, then the slices, or one value for all of them

@@ -1,10 +1,12 @@
 // Reductions, and scans along a dimension.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/log_sum.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -17,6 +19,23 @@ Value kept(const Context& c, Value reduced, size_t i = 0) { return reshaped(redu
 void sum_dim(Context& c) {
   const Value x = wide(c);
   c.result(kept(c, sum(x, wrapped(c.integers(1), x.rank(), true))));
+}
+
+// self, dim, keepdim, dtype
+void nansum(Context& c) {
+  const Value x = wide(c), number = hlo::compare(x, x, Direction::eq);
+  const Value kept_ones = is_float(x.dtype()) ? hlo::select(number, x, like(x, 0)) : x;
+  c.result(kept(c, sum(kept_ones, wrapped(c.integers(1), x.rank(), true))));
+}
+// self, dim
+void count_nonzero(Context& c) {
+  const Value x = c.in(0, DType::pred);
+  c.result(kept(c, sum(to(x, DType::s64), wrapped(c.integers(1), x.rank(), true))));
+}
+void trace(Context& c) {
+  const Value x = wide(c);
+  const auto place = [&](int64_t axis) { return hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis); };
+  c.result(sum(hlo::select(hlo::compare(place(0), place(1), Direction::eq), x, like(x, 0)), {0, 1}));
 }
 
 Value mean_over(Value x, const Dims& axes) {
@@ -135,19 +154,30 @@ void std_mean(Context& c) {
   c.result(kept(c, hlo::sqrt(m.variance)), 0);
   c.result(kept(c, m.mean, 1), 1);
 }
-std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
-  const int64_t rank = static_cast<int64_t>(c.dims(0).size());
-  if (!is_float(c.shape(0).dtype)) return {};
-  const Dims axes = wrapped(c.integers(1), rank, true);
+Dims without_axes(const Call& c, bool keep) {
+  const Dims axes = wrapped(c.integers(1), static_cast<int64_t>(c.dims(0).size()), true);
   Dims dims = c.dims(0);
   for (size_t i = axes.size(); i-- > 0;) {
-    if (c.flag(keepdim))
+    if (keep)
       dims[static_cast<size_t>(axes[i])] = 1;
     else
       dims.erase(dims.begin() + axes[i]);
   }
-  return std::vector<Shape>(count, Shape{c.shape(0).dtype, dims});
+  return dims;
 }
+std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
+  if (!is_float(c.shape(0).dtype)) return {};
+  return std::vector<Shape>(count, Shape{c.shape(0).dtype, without_axes(c, c.flag(keepdim))});
+}
+// Dimensions that are there, each named once; others are torch's errors, which the CPU gives.
+bool has_axes(const Call& c) {
+  const int64_t rank = static_cast<int64_t>(c.dims(0).size()), reach = std::max<int64_t>(rank, 1);
+  for (const int64_t a : c.integers(1))
+    if (a < -reach || a >= reach) return false;
+  const Dims axes = wrapped(c.integers(1), rank);
+  return std::adjacent_find(axes.begin(), axes.end()) == axes.end();
+}
+DType summed_type(DType t) { return is_float(t) || is_complex(t) ? t : DType::s64; }
 
 // A scalar; the extreme of nothing is torch's error, which the CPU gives.
 std::vector<Shape> scalar_of_some(const Call& c) {
@@ -159,6 +189,21 @@ template <hlo::Reducer R>
 void scan(Context& c) {
   const Value x = wide(c);
   c.result(x.rank() == 0 ? x : running(x, wrapped({c.integer(1)}, x.rank())[0], R));
+}
+
+// In doubling steps, as running sums are.
+void logcumsumexp(Context& c) {
+  Value x = wide(c);
+  const Dims zero(static_cast<size_t>(x.rank()), 0);
+  const int64_t axis = x.rank() == 0 ? 0 : wrapped({c.integer(1)}, x.rank())[0];
+  const Value none = hlo::constant(c.b, x.dtype(), -std::numeric_limits<double>::infinity());
+  for (int64_t step = 1, n = x.rank() == 0 ? 1 : x.dim(axis); step < n; step *= 2) {
+    Dims low = zero, high = zero;
+    low[static_cast<size_t>(axis)] = step;
+    high[static_cast<size_t>(axis)] = -step;
+    x = logaddexp(x, hlo::pad(x, none, low, high));
+  }
+  c.result(x);
 }
 
 void logsumexp(Context& c) {
@@ -177,6 +222,32 @@ std::span<const Row> reduction_rows() {
   static const Row rows[] = {
       {{"sum.dim_IntList"}, sum_dim},
       {{"mean.dim"}, mean_dim},
+      {{"nansum"},
+       nansum,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         const DType t = c.dtype(3).value_or(summed_type(c.shape(0).dtype));
+         if (is_complex(c.shape(0).dtype) || is_complex(t) || !has_axes(c)) return {};
+         return {Shape{t, without_axes(c, c.flag(2))}};
+       }},
+      {{"count_nonzero.dim_IntList"},
+       count_nonzero,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         if (!has_axes(c)) return {};
+         return {Shape{DType::s64, without_axes(c, false)}};
+       }},
+      {{"trace"},
+       trace,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.dims(0).size() != 2) return {};
+         return {Shape{summed_type(c.shape(0).dtype), {}}};
+       }},
+      {{"_logcumsumexp"},
+       logcumsumexp,
+       plain,
+       [](const Call& c) { return is_float(c.shape(0).dtype) ? like_first(c) : std::vector<Shape>(); }},
       {{"amax"}, extreme<max>},
       {{"amin"}, extreme<min>},
       {{"max"}, extreme<max>, plain, scalar_of_some},

@@ -1,4 +1,4 @@
-// scatter_reduce: sums, products, means and extremes of what arrives at each place.
+// scatter_reduce and index_reduce: sums, products, means and extremes of what arrives at each place.
 #include <numeric>
 
 #include "tpubridge/hlo/dtypes.h"
@@ -40,18 +40,13 @@ Value mean_of(Value total, Value count) {
   return hlo::select(hlo::compare(r, like(r, 0), Direction::lt), hlo::subtract(q, like(q, 1)), q);
 }
 
-// self, dim, index, src, reduce, include_self
-void scatter_reduce(Context& c) {
-  const DType t = opmath_of(c.out().dtype);
+// Both take self, dim, index, src, reduce, include_self.
+Value of_some_rank(Value v) { return v.rank() == 0 ? reshaped(v, {1}) : v; }
+
+void joined(Context& c, Value x, Value index, Value source) {
   const bool include = c.flag(5);
   const std::string name = c.text(4);
-  const Joining kind = kind_of(name, t);
-  Value x = c.in(0, t), index = c.in(2), source = c.in(3, t);
-  if (x.rank() == 0) x = reshaped(x, {1});
-  if (index.rank() == 0) index = reshaped(index, {1});
-  if (source.rank() == 0) source = reshaped(source, {1});
-  if (source.dims() != index.dims())
-    source = hlo::slice(source, Dims(static_cast<size_t>(source.rank()), 0), index.dims());
+  const Joining kind = kind_of(name, x.dtype());
   const Value places = places_of(index, wrapped({c.integer(1)}, x.rank())[0]);
   hlo::ScatterDims d;
   d.inserted_window_dims.resize(static_cast<size_t>(x.rank()));
@@ -71,11 +66,29 @@ void scatter_reduce(Context& c) {
   c.result(reshaped(y, c.out().dims));
 }
 
+void scatter_reduce(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const Value x = of_some_rank(c.in(0, t)), index = of_some_rank(c.in(2));
+  Value source = of_some_rank(c.in(3, t));
+  if (source.dims() != index.dims())
+    source = hlo::slice(source, Dims(static_cast<size_t>(source.rank()), 0), index.dims());
+  joined(c, x, index, source);
+}
+
+// One place for each slice of the source.
+void index_reduce(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const Value x = of_some_rank(c.in(0, t)), source = of_some_rank(c.in(3, t));
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
+  joined(c, x, spread(of_some_rank(c.in(2)), source.dims(), {axis}), source);
+}
+
 }  // namespace
 
 std::span<const Row> scatter_rows() {
   static const Row rows[] = {
       {{"scatter_reduce.two"}, scatter_reduce},
+      {{"index_reduce"}, index_reduce},
   };
   return rows;
 }

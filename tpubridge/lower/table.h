@@ -56,6 +56,10 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> convolution_rows();
 [[nodiscard]] std::span<const Row> pooling_rows();
 [[nodiscard]] std::span<const Row> random_rows();
+[[nodiscard]] std::span<const Row> special_rows();
+[[nodiscard]] std::span<const Row> piecewise_rows();
+[[nodiscard]] std::span<const Row> number_part_rows();
+[[nodiscard]] std::span<const Row> flat_place_rows();
 [[nodiscard]] std::span<const Row> layout_rows();
 [[nodiscard]] std::span<const Row> rnn_rows();
 [[nodiscard]] std::span<const Row> recurrent_rows();

@@ -1,0 +1,92 @@
+// By places in the tensor as one row of elements: take, put; and histograms, which count them.
+#include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/context.h"
+
+namespace tpubridge::lower {
+namespace {
+
+using hlo::Direction;
+
+Value as_row(Value v) { return reshaped(v, {v.elements()}); }
+// Negative places count from the end.
+Value flat_places(Value index, int64_t size) {
+  const Value i = as_row(index);
+  return hlo::select(hlo::compare(i, like(i, 0), Direction::lt), hlo::add(i, like(i, size)), i);
+}
+hlo::ScatterDims into_row() {
+  hlo::ScatterDims d;
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  return d;
+}
+
+// self, index
+void take_flat(Context& c) {
+  const Value x = as_row(c.in(0));
+  c.result(reshaped(take(x, flat_places(c.in(1), x.dim(0)), 0), c.out().dims));
+}
+
+// self, index, source, accumulate
+void put_flat(Context& c) {
+  const bool adds = c.flag(3);
+  const DType t = adds ? opmath_of(c.out().dtype) : c.out().dtype;
+  const Value x = as_row(c.in(0, t)), places = flat_places(c.in(1), x.dim(0)), source = as_row(c.in(2, t));
+  const Value y = adds ? hlo::scatter(x, places, source, into_row(), hlo::Reducer::add)
+                       : hlo::scatter_set(x, places, source, into_row());
+  c.result(reshaped(y, c.out().dims));
+}
+
+// self, bins, min, max: the last bin has its end too; what lies outside is not counted.
+void histc(Context& c) {
+  const DType t = c.out().dtype;
+  const Value x = as_row(c.in(0));
+  const int64_t bins = c.integer(1);
+  const Value low = like(x, c.number(2)), high = like(x, c.number(3));
+  const Value inside = hlo::and_(hlo::compare(x, low, Direction::ge), hlo::compare(x, high, Direction::le));
+  const Value share = hlo::divide(hlo::subtract(x, low), hlo::subtract(high, low));
+  const Value bin = hlo::convert(hlo::multiply(share, like(x, static_cast<double>(bins))), DType::s64);
+  const Value place =
+      hlo::select(inside, hlo::minimum(bin, like(bin, bins - 1)), like(bin, bins));  // outside: no bin
+  const Value ones = fill(c.b, t, x.dims(), 1);
+  c.result(hlo::scatter(fill(c.b, t, {bins}, 0), place, ones, into_row(), hlo::Reducer::add));
+}
+
+bool takes_places(const Call& c, size_t index) {
+  return c.shape(index).dtype == DType::s64 && (product(c.dims(0)) > 0 || product(c.dims(index)) == 0);
+}
+
+}  // namespace
+
+std::span<const Row> flat_place_rows() {
+  static const Row rows[] = {
+      {{"take"},
+       take_flat,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         if (!takes_places(c, 1)) return {};
+         return {Shape{c.shape(0).dtype, c.dims(1)}};
+       }},
+      {{"put"},
+       put_flat,
+       composite,
+       [](const Call& c) -> std::vector<Shape> {
+         const bool fits = takes_places(c, 1) && c.shape(2).dtype == c.shape(0).dtype &&
+                           product(c.dims(1)) == product(c.dims(2));
+         return fits ? like_first(c) : std::vector<Shape>();
+       }},
+      // Without bounds they come of the data, which must be finite for that: the CPU looks at them.
+      {{"histc"},
+       histc,
+       bake,
+       [](const Call& c) -> std::vector<Shape> {
+         const DType t = c.shape(0).dtype;
+         const bool fits =
+             (t == DType::f32 || t == DType::f64) && c.integer(1) > 0 && c.number(2) < c.number(3);
+         if (!fits) return {};
+         return {Shape{t, {c.integer(1)}}};
+       }},
+  };
+  return rows;
+}
+
+}  // namespace tpubridge::lower
