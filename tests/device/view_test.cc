@@ -98,6 +98,11 @@ TEST(Views, MemoryFormats) {
   EXPECT_TRUE((t * 2).is_contiguous(torch::MemoryFormat::ChannelsLast));
 }
 
+TEST(Views, OfChannelsLastImagesOfOneRow) {
+  const auto x = torch::arange(12).view({1, 2, 1, 6}).contiguous(torch::MemoryFormat::ChannelsLast);
+  expect_close(x.to(tpu()).view({1, 2, -1}), x.view({1, 2, -1}));
+}
+
 TEST(Views, ResizeAndSet) {
   auto host = torch::arange(6, torch::kFloat), there = host.to(tpu());
   host = host.clone();

@@ -74,6 +74,8 @@ TEST(Geometry, CoversKnowsPermutations) {
 TEST(Geometry, MemoryOrderPutsTheOutermostFirst) {
   EXPECT_EQ(memory_order({{2, 3, 4}, {12, 1, 3}, 0}), (std::vector<int64_t>{0, 2, 1}));
   EXPECT_EQ(memory_order({{2, 3}, {1, 2}, 0}), (std::vector<int64_t>{1, 0}));
+  // A dimension of size 1 stays, and those on its two sides change places.
+  EXPECT_EQ(memory_order({{1, 2, 1, 3}, {6, 1, 6, 2}, 0}), (std::vector<int64_t>{0, 3, 2, 1}));
 }
 
 }  // namespace

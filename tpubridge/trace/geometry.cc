@@ -2,6 +2,7 @@
 #include "tpubridge/trace/geometry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace tpubridge::trace {
@@ -23,13 +24,17 @@ Geometry contiguous(std::vector<int64_t> sizes) {
 }
 
 std::vector<int64_t> memory_order(const Geometry& g) {
-  std::vector<int64_t> order(g.sizes.size());
+  // Dimensions of size 1 stay where they are, whatever their stride says. They take no part in the sorting:
+  // equal to every other, they would keep dimensions on both sides of them apart.
+  std::vector<int64_t> order(g.sizes.size()), sorted;
   std::iota(order.begin(), order.end(), 0);
-  // Dimensions of size 1 stay where they are in the tie, whatever their stride says.
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    if (g.sizes[a] == 1 || g.sizes[b] == 1) return false;
-    return g.strides[a] > g.strides[b];
-  });
+  std::copy_if(order.begin(), order.end(), std::back_inserter(sorted),
+               [&](int64_t i) { return g.sizes[i] != 1; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](int64_t a, int64_t b) { return g.strides[a] > g.strides[b]; });
+  auto next = sorted.begin();
+  for (int64_t& i : order)
+    if (g.sizes[i] != 1) i = *next++;
   return order;
 }
 
