@@ -193,6 +193,13 @@ std::vector<Shape> convolution_shape(const Call& c) {
   return {Shape{t, out}};
 }
 
+// The gradient of a transposed convolution's input, [n, c, sizes…]. Output padding of a stride or more (it
+// may be up to the dilation) leaves room for windows that no element of the input made: they are cut off.
+Value transposed_gradient(Value g, Value w, const Conv& v, const Dims& dims) {
+  const Value y = forward(g, w, v);
+  return y.dims() == dims ? y : hlo::slice(y, Dims(dims.size(), 0), dims);
+}
+
 // grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
 // output_mask
 void convolution_backward(Context& c) {
@@ -203,7 +210,8 @@ void convolution_backward(Context& c) {
   const Dims mask = c.integers(10), kernel = spatial_of(w.dims());
   auto unwanted = [&](size_t i) { return fill(c.b, c.out(i).dtype, c.out(i).dims, 0); };
   if (mask[0])
-    c.result(v.transposed ? forward(g, w, v) : adjoint(g, w, v, spatial_of(x.dims())), 0);
+    c.result(v.transposed ? transposed_gradient(g, w, v, x.dims()) : adjoint(g, w, v, spatial_of(x.dims())),
+             0);
   else
     c.result(unwanted(0), 0);
   if (mask[1])
