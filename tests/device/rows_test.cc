@@ -109,6 +109,10 @@ TEST(Rows, SpatialOpsAndDistancesLikeTheCpu) {
   run(spatial_samples());
   EXPECT_FALSE(HasFailure());
 }
+TEST(Rows, ImageOpsLikeTheCpu) {
+  run(image_samples());
+  EXPECT_FALSE(HasFailure());
+}
 TEST(Rows, ComplexNumbersLikeTheCpu) {
   run(complex_samples());
   EXPECT_FALSE(HasFailure());

@@ -45,6 +45,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> resample_samples();  // other sizes, bags of embeddings, margins
 [[nodiscard]] std::vector<Sample> attention_samples();
 [[nodiscard]] std::vector<Sample> spatial_samples();
+[[nodiscard]] std::vector<Sample> image_samples();  // pooling to a size, sampling by a grid, smooth sizes
 [[nodiscard]] std::vector<Sample> complex_samples();
 [[nodiscard]] std::vector<Sample> everyday_samples();
 [[nodiscard]] std::vector<Sample> special_samples();

@@ -1,4 +1,8 @@
-// Patches of images as columns (im2col) and back (col2im): each is the other's gradient.
+// Patches of images as columns (im2col) and back (col2im): each is the other's gradient. Windows of one axis
+// put back (unfold's gradient).
+#include <algorithm>
+
+#include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
 
 namespace tpubridge::lower {
@@ -22,6 +26,12 @@ bool sound(const Patches& p) {
   for (size_t i = 0; i < 2; ++i)
     if (p.kernel[i] < 1 || p.dilation[i] < 1 || p.padding[i] < 0 || p.stride[i] < 1) return false;
   return true;
+}
+
+// Of one or of a batch: the batch may be empty, nothing else. `rank` is that of one.
+bool one_or_batch(const Dims& dims, size_t rank) {
+  if (dims.size() != rank && dims.size() != rank + 1) return false;
+  return std::all_of(dims.end() - static_cast<int64_t>(rank), dims.end(), [](int64_t d) { return d > 0; });
 }
 
 // self, kernel_size, dilation, padding, stride: [n, c, h, w] → [n, c·kh·kw, places]
@@ -49,7 +59,7 @@ void im2col(Context& c) {
 std::vector<Shape> im2col_shape(const Call& c) {
   const Patches p = patches_of(c, 1);
   const Dims& d = c.dims(0);
-  if (!sound(p) || (d.size() != 3 && d.size() != 4) || product(d) == 0) return {};
+  if (!sound(p) || !one_or_batch(d, 3)) return {};
   const int64_t oh = p.places(0, d[d.size() - 2]), ow = p.places(1, d[d.size() - 1]);
   if (oh < 1 || ow < 1) return {};
   Dims out{d[d.size() - 3] * p.kernel[0] * p.kernel[1], oh * ow};
@@ -83,7 +93,7 @@ void col2im(Context& c) {
 std::vector<Shape> col2im_shape(const Call& c) {
   const Patches p = patches_of(c, 2);
   const Dims size = c.integers(1), &d = c.dims(0);
-  if (!sound(p) || size.size() != 2 || (d.size() != 2 && d.size() != 3) || product(d) == 0) return {};
+  if (!sound(p) || size.size() != 2 || !one_or_batch(d, 2)) return {};
   const int64_t kernels = p.kernel[0] * p.kernel[1];
   if (d[d.size() - 2] % kernels || p.places(0, size[0]) * p.places(1, size[1]) != d.back() ||
       p.places(0, size[0]) < 1 || p.places(1, size[1]) < 1)
@@ -93,12 +103,77 @@ std::vector<Shape> col2im_shape(const Call& c) {
   return {Shape{c.shape(0).dtype, out}};
 }
 
+// Windows [before, places, after, size] that begin `step` apart, added up along an axis of length n. Pieces
+// of windows that are `step` long lie side by side: one sum for each such piece of a window.
+Value windows_side_by_side(Value g, int64_t n, int64_t step) {
+  const int64_t before = g.dim(0), places = g.dim(1), after = g.dim(2), size = g.dim(3);
+  const Value zero = hlo::constant(g.builder(), g.dtype(), 0);
+  Value total;
+  for (int64_t k = 0; k < size; k += step) {
+    Value piece = hlo::slice(g, {0, 0, 0, k}, {before, places, after, std::min(k + step, size)});
+    piece = hlo::pad(piece, zero, {0, 0, 0, 0}, {0, 0, 0, step - piece.dim(3)});
+    piece = reshaped(hlo::transpose(piece, {0, 1, 3, 2}), {before, places * step, after});
+    piece = hlo::pad(piece, zero, {0, k, 0}, {0, n - k - places * step, 0});
+    total = total ? hlo::add(total, piece) : piece;
+  }
+  return total;
+}
+
+// The same where windows overlap many times: every element is added at its place.
+Value windows_scattered(Value g, int64_t n, int64_t step) {
+  const int64_t before = g.dim(0), places = g.dim(1), after = g.dim(2), size = g.dim(3);
+  const Shape index{DType::s64, {places, size}};
+  const Value start = hlo::iota(g.builder(), index, 0);
+  const Value at = hlo::add(mul(start, like(start, step)), hlo::iota(g.builder(), index, 1));
+  const Value updates = reshaped(hlo::transpose(g, {1, 3, 0, 2}), {places * size, before, after});
+  hlo::ScatterDims d;
+  d.update_window_dims = {1, 2};
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  const Value rows = hlo::scatter(fill(g.builder(), g.dtype(), {n, before, after}, 0),
+                                  reshaped(at, {places * size, 1}), updates, d, hlo::Reducer::add);
+  return hlo::transpose(rows, {1, 0, 2});
+}
+
+// grad_in, input_sizes, dim, size, step
+void unfold_backward(Context& c) {
+  const Dims& out = c.out().dims;
+  const Value g = c.in(0, opmath_of(c.out().dtype));
+  if (g.elements() == 0) return c.result(fill(c.b, g.dtype(), out, 0));
+  if (out.empty()) return c.result(reshaped(g, {}));
+  const int64_t dim = wrapped({c.integer(2)}, static_cast<int64_t>(out.size()))[0], size = c.integer(3),
+                step = c.integer(4), n = out[static_cast<size_t>(dim)];
+  const Value windows = reshaped(g, {product(Dims(out.begin(), out.begin() + dim)), g.dim(dim),
+                                     product(Dims(out.begin() + dim + 1, out.end())), size});
+  constexpr int64_t kFewPieces = 16;
+  c.result(reshaped((size + step - 1) / step <= kFewPieces ? windows_side_by_side(windows, n, step)
+                                                           : windows_scattered(windows, n, step),
+                    out));
+}
+
+std::vector<Shape> unfold_backward_shape(const Call& c) {
+  const Dims sizes = c.integers(1), &g = c.dims(0);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t size = c.integer(3), step = c.integer(4);
+  int64_t dim = c.integer(2);
+  if (dim < 0) dim += std::max<int64_t>(rank, 1);
+  if (dim < 0 || dim >= std::max<int64_t>(rank, 1) || size < 0 || step < 1) return {};
+  Dims windows = sizes;
+  const int64_t n = rank ? sizes[static_cast<size_t>(dim)] : 1;
+  if (size > n) return {};
+  if (rank) windows[static_cast<size_t>(dim)] = (n - size) / step + 1;
+  windows.push_back(size);
+  if (g != windows) return {};
+  return {Shape{c.shape(0).dtype, sizes}};
+}
+
 }  // namespace
 
 std::span<const Row> patch_rows() {
   static const Row rows[] = {
       {{"im2col"}, im2col, plain, im2col_shape},
       {{"col2im"}, col2im, plain, col2im_shape},
+      {{"unfold_backward"}, unfold_backward, plain, unfold_backward_shape},
   };
   return rows;
 }

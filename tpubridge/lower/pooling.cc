@@ -4,7 +4,7 @@
 
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
-#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/pooling.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -87,17 +87,7 @@ void max_pool(Context& c) {
 // grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices
 template <size_t N>
 void max_pool_backward(Context& c) {
-  const Dims& dims = c.out().dims;
-  const DType t = opmath_of(c.out().dtype);
-  const int64_t plane = product(area<N>(dims)), planes = plane ? product(dims) / plane : 0;
-  const int64_t each = product(area<N>(c.dims(0)));
-  const Value g = reshaped(c.in(0, t), {planes * each}), index = reshaped(c.in(7), {planes, each});
-  const Value which = hlo::iota(c.b, Shape{DType::s64, {planes, each}}, 0);
-  const Value flat = reshaped(hlo::add(hlo::multiply(which, like(which, plane)), index), {planes * each, 1});
-  hlo::ScatterDims d;
-  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
-  d.index_vector_dim = 1;
-  c.result(reshaped(hlo::scatter(fill(c.b, t, {planes * plane}, 0), flat, g, d, hlo::Reducer::add), dims));
+  c.result(added_in_planes(c.in(0, opmath_of(c.out().dtype)), c.in(7), c.out().dims, N));
 }
 
 // torch has no Meta kernel for this one.
@@ -181,63 +171,23 @@ void avg_pool_backward(Context& c) {
   c.result(hlo::reduce_window(g, hlo::constant(c.b, t, 0), w, hlo::Reducer::add));
 }
 
-// Windows of different sizes: start and end by torch's rule. Done as products with a matrix of 1/size.
-Value adaptive_matrix(Context& c, int64_t in, int64_t out, DType t) {
-  std::vector<float> m(static_cast<size_t>(in * out), 0.0f);
-  for (int64_t o = 0; o < out; ++o) {
-    const int64_t from = o * in / out, to = ((o + 1) * in + out - 1) / out;
-    for (int64_t i = from; i < to; ++i)
-      m[static_cast<size_t>(o * in + i)] = 1.0f / static_cast<float>(to - from);
-  }
-  return to(hlo::dense<float>(c.b, Shape{DType::f32, {out, in}}, std::span<const float>(m)), t);
-}
-
-Value contract(Value x, Value m, int64_t axis, int64_t m_axis) {
-  // Sum over x's axis and m's m_axis; the result stands where the axis stood.
-  const int64_t rank = x.rank(), n = m.dim(1 - m_axis);
-  Dims dims = x.dims();
-  dims.insert(dims.begin() + axis, n);
-  Dims rest;
-  for (int64_t i = 0; i <= rank; ++i)
-    if (i != axis) rest.push_back(i);
-  const Value wide = spread(x, dims, rest);
-  const Value mm = spread(m, dims, m_axis == 1 ? Dims{axis, axis + 1} : Dims{axis + 1, axis});
-  return sum(hlo::multiply(wide, mm), {axis + 1});
-}
-
-template <size_t N>
-void adaptive_avg_pool(Context& c) {
-  const DType t = opmath_of(c.out().dtype);
-  Value x = c.in(0, t);
-  for (int64_t axis : last<N>(x.dims()))
-    x = contract(
-        x,
-        adaptive_matrix(c, c.dims(0)[static_cast<size_t>(axis)], c.out().dims[static_cast<size_t>(axis)], t),
-        axis, 1);
-  c.result(x);
-}
-template <size_t N>
-void adaptive_avg_pool_backward(Context& c) {
-  const DType t = opmath_of(c.out().dtype);
-  Value g = c.in(0, t);
-  for (int64_t axis : last<N>(g.dims()))
-    g = contract(
-        g,
-        adaptive_matrix(c, c.out().dims[static_cast<size_t>(axis)], c.dims(0)[static_cast<size_t>(axis)], t),
-        axis, 0);
-  c.result(g);
-}
-template <size_t N>
-std::vector<Shape> adaptive_shape(const Call& c) {
-  Dims dims = c.dims(0);
-  const Dims out = c.integers(1);
-  if ((dims.size() != N + 1 && dims.size() != N + 2) || out.size() != N || product(dims) == 0) return {};
-  if (std::any_of(out.begin(), out.end(), [](int64_t d) { return d < 0; })) return {};
-  std::copy(out.begin(), out.end(), dims.end() - N);
-  return {Shape{c.shape(0).dtype, dims}};
-}
-
 }  // namespace
+
+Value added_in_planes(Value g, Value index, const Dims& dims, size_t spatial) {
+  auto area = [&](const Dims& of) {
+    return product(Dims(of.end() - static_cast<int64_t>(spatial), of.end()));
+  };
+  const int64_t plane = area(dims), planes = plane ? product(dims) / plane : 0, each = area(g.dims());
+  const Value which = hlo::iota(g.builder(), Shape{DType::s64, {planes, each}}, 0);
+  const Value at = hlo::add(hlo::multiply(which, like(which, plane)), reshaped(index, which.dims()));
+  hlo::ScatterDims d;
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  const Value flat =
+      hlo::scatter(fill(g.builder(), g.dtype(), {planes * plane}, 0), reshaped(at, {planes * each, 1}),
+                   reshaped(g, {planes * each}), d, hlo::Reducer::add);
+  return reshaped(flat, dims);
+}
 
 std::span<const Row> pooling_rows() {
   static const Row rows[] = {
@@ -249,10 +199,6 @@ std::span<const Row> pooling_rows() {
       {{"avg_pool2d_backward"}, avg_pool_backward<2>, plain, like_second},
       {{"avg_pool3d"}, avg_pool<3>},
       {{"avg_pool3d_backward"}, avg_pool_backward<3>, plain, like_second},
-      {{"_adaptive_avg_pool2d"}, adaptive_avg_pool<2>, plain, adaptive_shape<2>},
-      {{"_adaptive_avg_pool2d_backward"}, adaptive_avg_pool_backward<2>, plain, like_second},
-      {{"_adaptive_avg_pool3d"}, adaptive_avg_pool<3>, plain, adaptive_shape<3>},
-      {{"_adaptive_avg_pool3d_backward"}, adaptive_avg_pool_backward<3>, plain, like_second},
   };
   return rows;
 }

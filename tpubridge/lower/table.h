@@ -55,6 +55,7 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> loss_rows();
 [[nodiscard]] std::span<const Row> convolution_rows();
 [[nodiscard]] std::span<const Row> pooling_rows();
+[[nodiscard]] std::span<const Row> adaptive_pooling_rows();
 [[nodiscard]] std::span<const Row> random_rows();
 [[nodiscard]] std::span<const Row> special_rows();
 [[nodiscard]] std::span<const Row> piecewise_rows();
@@ -66,6 +67,7 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> attention_rows();
 [[nodiscard]] std::span<const Row> optimizer_rows();
 [[nodiscard]] std::span<const Row> resample_rows();
+[[nodiscard]] std::span<const Row> smooth_resample_rows();
 [[nodiscard]] std::span<const Row> embedding_bag_rows();
 [[nodiscard]] std::span<const Row> margin_loss_rows();
 [[nodiscard]] std::span<const Row> padding_rows();
