@@ -26,6 +26,17 @@ void add_grids(std::vector<Sample>& out, const std::string& row, const Sizes& si
     out.push_back(sample(row, f, sizes, "f", 20));
 }
 
+// Several elements of a window that are no number: the last of them is its largest.
+Tensors spotted(torch::Dtype d) {
+  auto x = make({2, 3, 7, 5}, d);
+  x.view(-1).slice(0, 0, std::nullopt, 4).fill_(NAN);
+  return {x};
+}
+Tensors places_of_nan(const Tensors& t) {
+  return {std::get<1>(torch::adaptive_max_pool2d(t[0], {3, 2})),
+          std::get<1>(torch::max_pool2d_with_indices(t[0], 3))};
+}
+
 }  // namespace
 
 std::vector<Sample> image_samples() {
@@ -64,6 +75,7 @@ std::vector<Sample> image_samples() {
       SAMPLE("convolution", torch::conv_transpose2d(t[0], t[1], {}, {2, 3}, {1, 0}, {3, 2}, 2, {4, 4}),
              kTransposed, "f"),
   };
+  all.push_back({"adaptive_max_pool2d", places_of_nan, spotted, "fb", false});
   all.push_back(sample("grid_sampler_2d", by_grid<2, 2, false>, kImageGrid, "d", 20));
   all.push_back(sample("grid_sampler_3d", by_grid<0, 2, false>, kVolumeGrid, "d", 20));
   add_grids<0>(all, "grid_sampler_2d", kImageGrid);

@@ -107,16 +107,6 @@ void adaptive_average(Context& c) {
   c.result(x);
 }
 
-// v is (value, place, value, place): the largest, and the first of equals, but the last that is not a number.
-hlo::Values larger_of(std::span<const Value> v) {
-  auto nan = [](Value x) { return hlo::compare(x, x, Direction::ne); };
-  const Value later = hlo::compare(v[1], v[3], Direction::gt);
-  const Value equal_and_first = hlo::and_(hlo::compare(v[0], v[2], Direction::eq), hlo::not_(later));
-  const Value larger = hlo::or_(hlo::compare(v[0], v[2], Direction::gt), equal_and_first);
-  const Value first = hlo::or_(larger, hlo::and_(nan(v[0]), hlo::or_(hlo::not_(nan(v[2])), later)));
-  return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
-}
-
 // self, output_size → values, places in the last N dimensions seen as one: one axis after the other.
 template <size_t N>
 void adaptive_max(Context& c) {

@@ -78,8 +78,7 @@ void max_pool(Context& c) {
   const auto out = hlo::reduce_window({x, place},
                                       {hlo::constant(c.b, x.dtype(), hlo::lowest(x.dtype())),
                                        hlo::constant(c.b, DType::s64, std::numeric_limits<int64_t>::max())},
-                                      window_of(max_pool_of<N>(c, 1), dims, c.out().dims),
-                                      [](std::span<const Value> v) { return better_of(v, true); });
+                                      window_of(max_pool_of<N>(c, 1), dims, c.out().dims), larger_of);
   c.result(out[0], 0);
   c.result(out[1], 1);
 }
@@ -172,6 +171,15 @@ void avg_pool_backward(Context& c) {
 }
 
 }  // namespace
+
+hlo::Values larger_of(std::span<const Value> v) {
+  auto nan = [](Value x) { return hlo::compare(x, x, hlo::Direction::ne); };
+  const Value later = hlo::compare(v[1], v[3], hlo::Direction::gt);
+  const Value equal_and_first = hlo::and_(hlo::compare(v[0], v[2], hlo::Direction::eq), hlo::not_(later));
+  const Value larger = hlo::or_(hlo::compare(v[0], v[2], hlo::Direction::gt), equal_and_first);
+  const Value first = hlo::or_(larger, hlo::and_(nan(v[0]), hlo::or_(hlo::not_(nan(v[2])), later)));
+  return {hlo::select(first, v[0], v[2]), hlo::select(first, v[1], v[3])};
+}
 
 Value added_in_planes(Value g, Value index, const Dims& dims, size_t spatial) {
   auto area = [&](const Dims& of) {

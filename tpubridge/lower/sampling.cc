@@ -35,8 +35,8 @@ class Sampler {
       axes_.push_back(grid_taps(g, sizes[static_cast<size_t>(i)], options));
     }
     find_places(sizes);
-    // Images have 0 · weight of what lies outside (NaN where the grid has it), volumes leave it out.
-    leave_out_ = options.volume;
+    // What lies outside counts as 0 · weight (NaN where the grid has it); linear volumes leave it out.
+    leave_out_ = options.volume && options.mode != GridMode::cubic;
   }
 
   // [n, places, taps]: the weights, or what they change by with the grid's number of one axis.

@@ -13,20 +13,26 @@ enum class Filter { linear, cubic, lanczos };
 // How far a filter reaches on each side.
 constexpr double reach(Filter f) { return f == Filter::linear ? 1 : f == Filter::cubic ? 2 : 3; }
 
-double cubic_filter(double x) {
-  constexpr double a = -0.5;  // not that of cubic resampling without smoothing
+template <class T>
+T cubic_filter(T x) {
+  constexpr T a = -0.5;  // not that of cubic resampling without smoothing
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : T(0);
 }
 
-double lanczos_filter(double x) {
-  auto sinc = [](double v) { return v == 0 ? 1 : std::sin(v * std::numbers::pi) / (v * std::numbers::pi); };
-  return x < 3 ? sinc(x) * sinc(x / 3) : 0;
+template <class T>
+T lanczos_filter(T x) {
+  auto sinc = [](T v) {
+    const T turned = v * std::numbers::pi_v<T>;
+    return v == 0 ? T(1) : std::sin(turned) / turned;
+  };
+  return x < 3 ? sinc(x) * sinc(x / 3) : T(0);
 }
 
-double filtered(Filter f, double x) {
+template <class T>
+T filtered(Filter f, T x) {
   x = std::abs(x);
-  if (f == Filter::linear) return std::max(1 - x, 0.0);
+  if (f == Filter::linear) return std::max(1 - x, T(0));
   return f == Filter::cubic ? cubic_filter(x) : lanczos_filter(x);
 }
 
@@ -41,22 +47,28 @@ struct Windows {
   }
 };
 
-// By torch's rule; `given` is the factor that the user asked for, 0: that of the sizes.
+// By torch's rule and in its arithmetic (T is the type of the elements): whether an element stands just
+// inside a window or just outside is a matter of rounding. `given` is the factor that the user asked for, 0:
+// that of the sizes.
+template <class T>
 Windows smooth_windows(Filter f, int64_t in, int64_t out, bool align, double given) {
-  const auto n = static_cast<double>(in), m = static_cast<double>(out);
-  const double scale = align ? (out > 1 ? (n - 1) / (m - 1) : 0) : given > 0 ? 1 / given : n / m;
-  const double stretch = std::max(scale, 1.0), support = reach(f) * stretch;
-  constexpr double half = 0.5;  // of an element: for align_corners too
+  T scale = static_cast<T>(in) / static_cast<T>(out);
+  if (align) scale = out > 1 ? static_cast<T>(in - 1) / static_cast<T>(out - 1) : T(0);
+  if (!align && given > 0) scale = static_cast<T>(1 / given);
+  const bool shrinks = scale >= 1;
+  const T support = static_cast<T>(reach(f) * (shrinks ? static_cast<double>(scale) : 1));
+  const T inverse = shrinks ? static_cast<T>(1.0 / scale) : T(1);
   const auto most = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  constexpr double half = 0.5;  // of an element: for align_corners too
   Windows all;
   for (int64_t o = 0; o < out; ++o) {
-    const double center = scale * (static_cast<double>(o) + half);
+    const T center = static_cast<T>(scale * (static_cast<double>(o) + half));
     const int64_t from = std::max<int64_t>(static_cast<int64_t>(center - support + half), 0);
     const int64_t end = std::min(static_cast<int64_t>(center + support + half), in);
     std::vector<double> w;
     double total = 0;
     for (int64_t i = from; i < end && i - from < most; ++i) {
-      w.push_back(filtered(f, (static_cast<double>(i) - center + half) / stretch));
+      w.push_back(filtered(f, static_cast<T>((static_cast<T>(i) - center + half) * inverse)));
       total += w.back();
     }
     if (total != 0)
@@ -110,9 +122,11 @@ void smooth(Context& c) {
   constexpr size_t align = Gradient ? 3 : 2;
   const Dims &large = Gradient ? c.out().dims : c.dims(0), &small = Gradient ? c.dims(0) : c.out().dims;
   Value x = c.in(0, opmath_of(c.out().dtype));
-  for (size_t i = 2; i < 4; ++i) {
+  if (!Gradient && large == small) return c.result(x);  // torch copies, whatever the factors
+  for (size_t i : {3, 2}) {                             // as torch does it: infinities meet in this order
     const double given = c.has(align + i - 1) ? c.number(align + i - 1) : 0;
-    const Windows w = smooth_windows(F, large[i], small[i], c.flag(align), given);
+    const auto windows = x.dtype() == DType::f64 ? smooth_windows<double> : smooth_windows<float>;
+    const Windows w = windows(F, large[i], small[i], c.flag(align), given);
     x = weighted_windows(x, static_cast<int64_t>(i), Gradient ? backwards(w, large[i]) : w);
   }
   c.result(x);
