@@ -123,12 +123,14 @@ TEST(Rows, EverydayOpsLikeTheCpu) {
 }
 TEST(Rows, SpecialFunctionsLikeTheCpu) {
   run(special_samples());
-  EXPECT_FALSE(HasFailure());
-}
-TEST(Rows, IndexingLikeTheCpu) {
-  run(index_samples());
-  EXPECT_FALSE(HasFailure());
-}
+  TEST(Rows, LinearAlgebraLikeTheCpu) {
+    run(linalg_samples());
+    EXPECT_FALSE(HasFailure());
+  }
+  TEST(Rows, IndexingLikeTheCpu) {
+    run(index_samples());
+    EXPECT_FALSE(HasFailure());
+  }
 
 }  // namespace
 }  // namespace tpubridge

@@ -49,6 +49,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 [[nodiscard]] std::vector<Sample> complex_samples();
 [[nodiscard]] std::vector<Sample> everyday_samples();
 [[nodiscard]] std::vector<Sample> special_samples();
+[[nodiscard]] std::vector<Sample> linalg_samples();
 // All of them.
 [[nodiscard]] std::vector<Sample> all_samples();
 

@@ -45,7 +45,10 @@ bool has_explicit_kernel(std::string_view op) {
       "_efficientzerotensor",
       "channel_shuffle",
       "view_as_real",
-      "view_as_complex"};
+      "view_as_complex",
+      "_linalg_det",
+      "_linalg_slogdet",
+      "_linalg_solve_ex"};
   return names.count(op) > 0;
 }
 

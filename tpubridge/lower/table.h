@@ -78,5 +78,9 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> fourier_rows();
 [[nodiscard]] std::span<const Row> order_rows();
 [[nodiscard]] std::span<const Row> unpooling_rows();
+[[nodiscard]] std::span<const Row> cholesky_rows();
+[[nodiscard]] std::span<const Row> lu_rows();
+[[nodiscard]] std::span<const Row> qr_rows();
+[[nodiscard]] std::span<const Row> spectral_rows();
 
 }  // namespace tpubridge::lower
