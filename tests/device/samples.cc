@@ -46,12 +46,11 @@ Sample indexed_sample(std::string row, Call f, std::vector<int64_t> x, std::vect
 
 std::vector<Sample> all_samples() {
   std::vector<Sample> all;
-  elementwise_samples(), reduction_samples(), network_samples(), index_samples(), attention_samples(),
-      resample_samples(), spatial_samples(), complex_samples(), everyday_samples(), special_samples(),
-      image_samples(), linalg_samples()
-})
+  for (const auto& family : {elementwise_samples(), reduction_samples(), network_samples(), index_samples(),
+                             attention_samples(), resample_samples(), spatial_samples(), complex_samples(),
+                             everyday_samples(), special_samples(), image_samples(), linalg_samples()})
     all.insert(all.end(), family.begin(), family.end());
-return all;
+  return all;
 }
 
 }  // namespace tpubridge

@@ -12,19 +12,51 @@ using Table = std::unordered_map<std::string_view, const Row*>;
 const Table& table() {
   static const Table* rows = [] {
     auto* t = new Table;
-    view_rows(), unary_rows(), binary_rows(), ternary_rows(), activation_rows(), factory_rows(),
-        reduction_rows(), matmul_rows(), softmax_rows(), norm_rows(), index_rows(), loss_rows(),
-        convolution_rows(), pooling_rows(), random_rows(), layout_rows(), rnn_rows(), attention_rows(),
-        optimizer_rows(), padding_rows(), patch_rows(), sampling_rows(), distance_rows(), scatter_rows(),
-        fourier_rows(), resample_rows(), embedding_bag_rows(), margin_loss_rows(), recurrent_rows(),
-        order_rows(), unpooling_rows(), special_rows(), piecewise_rows(), number_part_rows(),
-        flat_place_rows(), adaptive_pooling_rows(), smooth_resample_rows(), cholesky_rows(), lu_rows(),
-        qr_rows(), spectral_rows()})
+    for (auto family : {view_rows(),
+                        unary_rows(),
+                        binary_rows(),
+                        ternary_rows(),
+                        activation_rows(),
+                        factory_rows(),
+                        reduction_rows(),
+                        matmul_rows(),
+                        softmax_rows(),
+                        norm_rows(),
+                        index_rows(),
+                        loss_rows(),
+                        convolution_rows(),
+                        pooling_rows(),
+                        random_rows(),
+                        layout_rows(),
+                        rnn_rows(),
+                        attention_rows(),
+                        optimizer_rows(),
+                        padding_rows(),
+                        patch_rows(),
+                        sampling_rows(),
+                        distance_rows(),
+                        scatter_rows(),
+                        fourier_rows(),
+                        resample_rows(),
+                        embedding_bag_rows(),
+                        margin_loss_rows(),
+                        recurrent_rows(),
+                        order_rows(),
+                        unpooling_rows(),
+                        special_rows(),
+                        piecewise_rows(),
+                        number_part_rows(),
+                        flat_place_rows(),
+                        adaptive_pooling_rows(),
+                        smooth_resample_rows(),
+                        cholesky_rows(),
+                        lu_rows(),
+                        qr_rows(),
+                        spectral_rows()})
       for (const Row& row : family) t->emplace(row.name, &row);
-  return t;
-}
-();
-return *rows;
+    return t;
+  }();
+  return *rows;
 }
 
 }  // namespace
