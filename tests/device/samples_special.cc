@@ -51,6 +51,8 @@ std::vector<Sample> special_samples() {
       SAMPLE("polygamma", digamma(t[0] + 3), Sizes{{5, 7}}, "fd"),
       NUMBERS("polygamma", polygamma(1, t[0]) COMMA polygamma(2, t[0]) COMMA polygamma(5, t[0]),
               (std::vector<double>{-8.4784, -0.3, 0.2, 0.5, 3, 12, 400, kNan}), "fd", false, 8),
+      NUMBERS("digamma", digamma(t[0]), (std::vector<double>{0.0, -0.0, 0.5, -0.5, 1, -1, 30, kInf, kNan}),
+              "fd"),
       SAMPLE("special_zeta", special_zeta(t[0].abs() + 1.5, t[1].abs() + 0.2), (Sizes{{4, 5}, {5}}), "fd", 8,
              false),
       SAMPLE("special_xlog1py", special_xlog1py(t[0], t[1].abs()), (Sizes{{4, 5}, {5}}), "fdb"),

@@ -168,7 +168,6 @@ std::span<const Row> unary_rows() {
       {{"erfc"}, wide<hlo::erfc>},
       {{"erfinv"}, wide<erfinv>},
       {{"lgamma"}, wide<hlo::lgamma>},
-      {{"digamma"}, wide<hlo::digamma>},
       {{"nan_to_num"}, nan_to_num, plain, like_first},
   };
   return rows;
