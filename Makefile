@@ -7,7 +7,7 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan tsan tsan-core fuzz-steps format lint clean deps configure
+.PHONY: help demo test build bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
+	@echo "make op-database the ops of torch's own database beside the CPU; OP_DATABASE='--dtype bfloat16' for another type"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
 	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
@@ -42,6 +43,10 @@ FUZZ_FROM ?= 1000
 fuzz-steps: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target test_step
 	@TPUBRIDGE_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) TPUBRIDGE_FUZZ_SEED=$(FUZZ_FROM) $(BUILD)/bin/test_step --gtest_filter=Fuzz.ForHours
+
+# torch's own samples of its ops, with gradients, beside the CPU: OP_DATABASE='--dtype bfloat16 --only glu,take'
+op-database: build bench-peers
+	@$(PEERS)/bin/python tests/python/op_database.py $(BUILD)/lib/libtpubridge.so $(OP_DATABASE)
 
 demo: build
 	@BUILD=$(BUILD) setup/demo
