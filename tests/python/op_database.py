@@ -1,6 +1,7 @@
 """torch's own database of ops (its samples, with gradients) on the device, each beside the CPU.
 
 op_database.py PATH/libtpubridge.so [--dtype float32] [--only add,nn.functional.glu] [--samples 3] [--json FILE]
+op_database.py PATH/libtpubridge.so --errors    the database's wrong calls: are they refused, in torch's words?
 
 Prints what differs, what throws, what ends the process, and which ops are computed on the CPU; ends with status 1
 where there is any of the first three. Not told are ops that draw random numbers or give memory as it is, places of equal
@@ -102,6 +103,36 @@ def check(op, sample, k):
             compare(g, w, f"sample {k}, gradient {i}")
 
 
+def words_of(op, sample, device):
+    """Of the error that the call gives: its first line, without the name of a device. None where it gives none."""
+    s = sample.transform(moved(device))
+    if "device" in s.kwargs:
+        s.kwargs["device"] = device
+    try:
+        out = op.op(s.input, *s.args, **s.kwargs)
+        str(out)  # what is only traced is computed here
+        return None
+    except TooSlow:
+        raise
+    except Exception as e:
+        text = str(e).splitlines()[0] if str(e) else ""
+        return f"{type(e).__name__}: {text}".replace("tpu:0", "cpu").replace("tpu", "cpu")
+
+
+def check_errors(op, row, seconds):
+    """Each wrong call of the database, on the CPU and on the device."""
+    for k, wrong in enumerate(op.error_inputs("cpu")):
+        signal.alarm(int(seconds) + 1)
+        try:
+            want = words_of(op, wrong.sample_input, "cpu")
+            got = words_of(op, wrong.sample_input, "tpu") if want else None
+            row["samples"] += want == got
+            if want != got:
+                row["problems"].append(f"wrong call {k}: {str(got)[:150]} | the CPU: {want[:150]}")
+        finally:
+            signal.alarm(0)
+
+
 def work(args):
     """In a process of its own: a line of JSON when an op begins, and one when it ends."""
     warnings.simplefilter("ignore")
@@ -115,11 +146,20 @@ def work(args):
     for i, op in list(enumerate(op_db))[args.first:]:
         name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
         wanted = name in args.only.split(",") if args.only else op.name not in RANDOM
+        if args.errors:
+            wanted = op.error_inputs_func is not None and (not args.only or wanted)
         if not wanted or not op.supports_dtype(dtype, "cpu") or op.name.startswith("jiterator"):
             continue
         print(json.dumps({"i": i, "begins": name}), flush=True)
         row = {"i": i, "name": name, "problems": [], "samples": 0}
         before, start = library.tpubridge_cpu_fallback_count(), time.time()
+        if args.errors:
+            try:
+                check_errors(op, row, args.seconds)
+            except Exception as e:  # of the database itself: calls for devices that it knows
+                row["problems"].append(f"{type(e).__name__}: {str(e)[:100]}")
+            print(json.dumps(row | {"fallbacks": 0}), flush=True)
+            continue
         gradients = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=gradients))
         for k in range(0, len(samples), max(1, len(samples) // args.samples)):
@@ -164,6 +204,7 @@ def main():
     parser.add_argument("--only", default="", help="names of the database, with commas between them")
     parser.add_argument("--samples", type=int, default=3, help="of each op, about")
     parser.add_argument("--seconds", type=float, default=15, help="for each op, about")
+    parser.add_argument("--errors", action="store_true", help="the wrong calls of the database")
     parser.add_argument("--json", help="a file for all rows")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
@@ -173,14 +214,15 @@ def main():
     rows, wrong = [], 0
     for row in rows_of(args):
         rows.append(row)
-        told = row["problems"] and row["name"].split(".")[0] not in ALLOWED and row["name"] not in ALLOWED
+        told = row["problems"] and (args.errors or row["name"].split(".")[0] not in ALLOWED and row["name"] not in ALLOWED)
         wrong += bool(told)
         for problem in row["problems"] if told else []:
             print(f"{row['name']}: {problem}", flush=True)
         if sys.stderr.isatty():
             print(f"\r\x1b[K{len(rows)} ops, {row['name']}", end="", file=sys.stderr, flush=True)
     on_cpu = [r["name"] for r in rows if r["fallbacks"]]
-    print(f"\n{args.dtype}: {len(rows)} ops, {sum(r['samples'] for r in rows)} samples right, {wrong} ops with a problem, "
+    what = "wrong calls refused as on the CPU" if args.errors else "samples right"
+    print(f"\n{args.dtype}: {len(rows)} ops, {sum(r['samples'] for r in rows)} {what}, {wrong} ops with a problem, "
           f"{len(on_cpu)} with a call on the CPU:\n{' '.join(on_cpu)}")
     if args.json:
         with open(args.json, "w") as file:

@@ -210,6 +210,14 @@ Dims wrapped(Dims axes, int64_t rank, bool empty_is_all) {
   return axes;
 }
 
+bool are_axes(const Dims& axes, int64_t rank) {
+  const int64_t reach = std::max<int64_t>(rank, 1);  // a scalar has one
+  for (const int64_t a : axes)
+    if (a < -reach || a >= reach) return false;
+  const Dims sorted = wrapped(axes, rank);
+  return std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+}
+
 Dims others(const Dims& axes, int64_t rank) {
   Dims out;
   for (int64_t i = 0; i < rank; ++i)

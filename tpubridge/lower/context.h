@@ -115,7 +115,8 @@ class Context : public Call {
 [[nodiscard]] hlo::Values better_of(std::span<const Value> v, bool largest);
 [[nodiscard]] Value spread(Value v, const Dims& dims, const Dims& axes);  // dimension i of v becomes axes[i]
 [[nodiscard]] Dims wrapped(Dims axes, int64_t rank, bool empty_is_all = false);  // negative axes, sorted
-[[nodiscard]] Dims others(const Dims& axes, int64_t rank);                       // the axes not in the list
+[[nodiscard]] bool are_axes(const Dims& axes, int64_t rank);  // that are there, each named once
+[[nodiscard]] Dims others(const Dims& axes, int64_t rank);    // the axes not in the list
 [[nodiscard]] int64_t product(const Dims& dims);
 // Dimensions that say: no tensor at all, a gradient that nobody asked for. The row still gives a value, of no
 // elements.

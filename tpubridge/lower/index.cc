@@ -259,6 +259,13 @@ void masked_scatter_backward(Context& c) {
   c.result(reshaped(flat, c.out().dims));
 }
 
+// self, dim, index, value; other calls are wrong, and the CPU has the words for it.
+std::vector<Shape> index_fill_shape(const Call& c) {
+  const bool fits = are_axes({c.integer(1)}, static_cast<int64_t>(c.dims(0).size())) &&
+                    c.shape(2).dtype == DType::s64 && c.dims(2).size() <= 1;
+  return fits ? like_first(c) : std::vector<Shape>();
+}
+
 }  // namespace
 
 std::span<const Row> index_rows() {
@@ -294,8 +301,8 @@ std::span<const Row> index_rows() {
       {{"scatter_add"}, scatter<true>},
       {{"index_add"}, index_add},
       {{"index_copy"}, index_set<false>},
-      {{"index_fill.int_Scalar"}, index_set<true>, composite, like_first},
-      {{"index_fill.int_Tensor"}, index_set<true>, composite, like_first},
+      {{"index_fill.int_Scalar"}, index_set<true>, composite, index_fill_shape},
+      {{"index_fill.int_Tensor"}, index_set<true>, composite, index_fill_shape},
       {{"masked_scatter"},
        masked_scatter,
        composite,

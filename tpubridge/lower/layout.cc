@@ -129,14 +129,29 @@ void barrier(Context& c) {
   for (size_t i = 0; i < in.size(); ++i) c.result(hlo::select(yes, in[i], like(in[i], 0)), i);
 }
 
+// Of the argument's shape; along other dimensions than it has the CPU gives torch's error.
+std::vector<Shape> along(const Call& c, const Dims& axes) {
+  return are_axes(axes, static_cast<int64_t>(c.dims(0).size())) ? like_first(c) : std::vector<Shape>();
+}
+
 }  // namespace
 
 std::span<const Row> layout_rows() {
   static const Row rows[] = {
       {{"cat"}, cat},
       {{"copy"}, copy},
-      {{"flip"}, flip, plain, like_first},
-      {{"roll", 1u << 1}, roll, plain, like_first},
+      {{"flip"}, flip, plain, [](const Call& c) { return along(c, c.integers(1)); }},
+      {{"roll", 1u << 1},
+       roll,
+       plain,
+       [](const Call& c) {
+         const size_t shifts = c.integers(1).size(), axes = c.integers(2).size();
+         const bool fits = shifts > 0 && (axes == shifts || (axes == 0 && shifts == 1)) &&
+                           (axes == 0 || !c.dims(0).empty());
+         for (const int64_t axis : c.integers(2))  // one may be rolled twice
+           if (along(c, {axis}).empty()) return std::vector<Shape>();
+         return fits ? like_first(c) : std::vector<Shape>();
+       }},
       {{"constant_pad_nd"},
        constant_pad,
        composite,

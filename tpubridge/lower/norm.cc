@@ -44,7 +44,7 @@ void layer_norm(Context& c) {
 
 std::vector<Shape> layer_norm_shape(const Call& c) {
   const Dims normal = c.integers(1), &dims = c.dims(0);
-  if (!is_float(c.shape(0).dtype) || normal.size() > dims.size()) return {};
+  if (!is_float(c.shape(0).dtype) || normal.empty() || normal.size() > dims.size()) return {};
   for (size_t i = 0; i < normal.size(); ++i)
     if (dims[dims.size() - normal.size() + i] != normal[i]) return {};
   for (size_t arg : {2, 3})

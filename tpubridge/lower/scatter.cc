@@ -1,5 +1,4 @@
 // scatter_reduce and index_reduce: sums, products, means and extremes of what arrives at each place.
-#include <algorithm>
 #include <numeric>
 
 #include "tpubridge/hlo/dtypes.h"
@@ -87,11 +86,11 @@ void index_reduce(Context& c) {
 // Other calls are wrong, and the CPU has the words for it.
 std::vector<Shape> index_reduce_shape(const Call& c) {
   const Dims &self = c.dims(0), &index = c.dims(2);
-  const int64_t rank = static_cast<int64_t>(self.size()), reach = std::max<int64_t>(rank, 1);
+  const int64_t rank = static_cast<int64_t>(self.size());
   const std::string name = c.text(4);
   const bool known = name == "prod" || name == "mean" || name == "amax" || name == "amin";
   if (!known || c.shape(0).dtype != c.shape(3).dtype || !is_int(c.shape(2).dtype) || index.size() > 1 ||
-      c.integer(1) < -reach || c.integer(1) >= reach)
+      !are_axes({c.integer(1)}, rank))
     return {};
   Dims source = self;
   if (rank > 0) source[static_cast<size_t>(wrapped({c.integer(1)}, rank)[0])] = product(index);
