@@ -58,7 +58,7 @@ void cdist(Context& c) {
 std::vector<Shape> cdist_shape(const Call& c) {
   Dims a = c.dims(0), b = c.dims(1);
   if (a.size() < 2 || b.size() < 2 || a.back() != b.back() || !is_float(c.shape(0).dtype) ||
-      c.shape(0).dtype != c.shape(1).dtype || c.number(2) < 0)
+      c.shape(0).dtype != c.shape(1).dtype || !(c.number(2) >= 0))
     return {};
   const int64_t n = a[a.size() - 2], m = b[b.size() - 2];
   a.resize(a.size() - 2);
@@ -113,7 +113,7 @@ void pdist(Context& c) {
   c.result(norm_of(hlo::subtract(rows_at(x, p.first), rows_at(x, p.second)), c.number(1)));
 }
 std::vector<Shape> pdist_shape(const Call& c) {
-  if (c.dims(0).size() != 2 || !is_float(c.shape(0).dtype) || c.number(1) < 0) return {};
+  if (c.dims(0).size() != 2 || !is_float(c.shape(0).dtype) || !(c.number(1) >= 0)) return {};
   const int64_t n = c.dims(0)[0];
   if (n < 2 || c.dims(0)[1] == 0) return {};
   return {Shape{c.shape(0).dtype, {n * (n - 1) / 2}}};

@@ -291,6 +291,7 @@ std::span<const Row> index_rows() {
        [](const Call& c) -> std::vector<Shape> {
          const int64_t rank = static_cast<int64_t>(c.dims(0).size());
          if (c.dims(2).size() > 1 || (rank == 0 && product(c.dims(2)) != 1)) return {};
+         if (!are_axes({c.integer(1)}, rank)) return {};
          Dims dims = c.dims(0);
          if (rank > 0) dims.at(static_cast<size_t>(wrapped({c.integer(1)}, rank)[0])) = product(c.dims(2));
          return {Shape{c.shape(0).dtype, dims}};

@@ -180,7 +180,7 @@ std::span<const Row> loss_rows() {
        [](Context& c) { smooth_l1(c, c.number(3), c.number(3)); },
        promote,
        [](const Call& c) -> std::vector<Shape> {
-         if (c.number(3) <= 0) return {};
+         if (!(c.number(3) > 0)) return {};
          return {Shape{DType::token, c.integer(2) == none ? broadcast({&c.dims(0), &c.dims(1)}) : Dims{}}};
        }},
       {{"huber_loss_backward"},

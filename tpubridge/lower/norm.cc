@@ -235,8 +235,11 @@ std::span<const Row> norm_rows() {
        group_norm,
        composite,
        [](const Call& c) -> std::vector<Shape> {
-         if (!is_float(c.shape(0).dtype)) return {};
-         const Shape stat{c.shape(0).dtype, {c.integer(3), c.integer(6)}};
+         const int64_t batch = c.integer(3), channels = c.integer(4), groups = c.integer(6);
+         const bool fits = groups > 0 && channels % groups == 0 && batch >= 0 && c.dims(0).size() > 1 &&
+                           c.dims(0)[0] == batch && c.dims(0)[1] == channels;
+         if (!fits || !is_float(c.shape(0).dtype)) return {};
+         const Shape stat{c.shape(0).dtype, {batch, groups}};
          return {c.shape(0), stat, stat};
        }},
       {{"native_group_norm_backward"},

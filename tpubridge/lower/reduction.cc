@@ -165,12 +165,12 @@ Dims without_axes(const Call& c, bool keep) {
   }
   return dims;
 }
-std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
-  if (!is_float(c.shape(0).dtype)) return {};
-  return std::vector<Shape>(count, Shape{c.shape(0).dtype, without_axes(c, c.flag(keepdim))});
-}
 // Others are torch's errors, which the CPU gives.
 bool has_axes(const Call& c) { return are_axes(c.integers(1), static_cast<int64_t>(c.dims(0).size())); }
+std::vector<Shape> reduced(const Call& c, size_t keepdim, size_t count) {
+  if (!is_float(c.shape(0).dtype) || !has_axes(c)) return {};
+  return std::vector<Shape>(count, Shape{c.shape(0).dtype, without_axes(c, c.flag(keepdim))});
+}
 DType summed_type(DType t) { return is_float(t) || is_complex(t) ? t : DType::s64; }
 
 // A scalar; the extreme of nothing is torch's error, which the CPU gives.
