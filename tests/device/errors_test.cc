@@ -137,6 +137,8 @@ std::vector<Wrong> wrong_calls() {
       WRONG("cat_dim", cat({ones({3, 4}, d), ones({3, 4}, d)}, -7)),
       WRONG("glu_dim", glu(ones({4}, d), 7)),
       WRONG("repeat_count", ones({3, 4}, d).repeat({2})),
+      WRONG("logcumsumexp_scalar", logcumsumexp(ones({}, d), 3)),
+      WRONG("smooth_l1_loss", smooth_l1_loss(ones({3}, d), ones({3}, d), 1, -1)),
       WRONG("cross", linalg_cross(ones({4}, d), ones({4}, d))),
       WRONG("linspace", torch::linspace(0, 1, -1, TensorOptions().device(d))),
       WRONG("bucketize", bucketize(ones({3}, d), ones({3, 2}, d))),

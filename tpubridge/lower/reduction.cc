@@ -241,7 +241,11 @@ std::span<const Row> reduction_rows() {
       {{"_logcumsumexp"},
        logcumsumexp,
        plain,
-       [](const Call& c) { return is_float(c.shape(0).dtype) ? like_first(c) : std::vector<Shape>(); }},
+       [](const Call& c) {
+         const bool fits =
+             is_float(c.shape(0).dtype) && are_axes({c.integer(1)}, static_cast<int64_t>(c.dims(0).size()));
+         return fits ? like_first(c) : std::vector<Shape>();
+       }},
       {{"amax"}, extreme<max>},
       {{"amin"}, extreme<min>},
       {{"max"}, extreme<max>, plain, scalar_of_some},

@@ -44,6 +44,7 @@ std::span<const Row> unpooling_rows() {
        max_unpool<3>,
        plain,
        [](const Call& c) -> std::vector<Shape> {
+         if (c.integers(3).size() != 3 || c.integers(4).size() != 3) return {};
          for (size_t arg : {3, 4})  // strides and padding are looked at by torch alone
            for (int64_t v : c.integers(arg))
              if (v < (arg == 3 ? 1 : 0)) return {};
