@@ -58,8 +58,6 @@ void silu(Context& c) {
   c.result(mul(x, hlo::logistic(x)));
 }
 // Gradients of functions of complex numbers go through the conjugate.
-Value conjugate(Value v) { return is_complex(v.dtype()) ? hlo::conj(v) : v; }
-
 void silu_backward(Context& c) {
   const Value g = wide(c, 0), x = wide(c, 1), s = hlo::logistic(x);
   c.result(mul(g, conjugate(mul(s, plus(mul(x, hlo::subtract(like(s, 1), s)), 1)))));

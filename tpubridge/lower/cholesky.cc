@@ -16,7 +16,7 @@ Value solved(Value a, Value b, const hlo::TriangularSolve& how) {
 Value failed_places(Value a, Value any_failed) {
   hlo::Builder& b = a.builder();
   const int64_t n = a.dim(1);
-  const DType real = real_type(a.dtype());
+  const DType real = real_of(a.dtype());
   auto number = [&](int64_t v) { return hlo::constant(b, DType::s32, v); };
   const Value row = row_places(a), column = column_places(a);
   return hlo::while_(

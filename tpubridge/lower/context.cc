@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/hlo/chlo.h"
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
 
@@ -170,18 +171,27 @@ Value min(Value v, const Dims& axes) {
 }
 
 // By doubling: log2(n) shifted additions, which every backend vectorises.
-Value running(Value x, int64_t axis, hlo::Reducer r) {
-  const bool add = r == hlo::Reducer::add;
-  const Value neutral = hlo::constant(x.builder(), x.dtype(), add ? 0 : 1);
+Value conjugate(Value v) { return is_complex(v.dtype()) ? hlo::conj(v) : v; }
+DType real_of(DType t) { return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t; }
+Value at_least_1d(Value v) { return v.rank() == 0 ? reshaped(v, {1}) : v; }
+Value wrapped_index(Value i, int64_t size) {
+  return hlo::select(hlo::compare(i, like(i, 0), hlo::Direction::lt), hlo::add(i, like(i, size)), i);
+}
+
+Value running(Value x, int64_t axis, Value neutral, Value (*join)(Value, Value)) {
   const Dims zero(static_cast<size_t>(x.rank()), 0);
   for (int64_t step = 1, n = x.dim(axis); step < n; step *= 2) {
     Dims low = zero, high = zero;
     low[static_cast<size_t>(axis)] = step;
     high[static_cast<size_t>(axis)] = -step;
-    const Value shifted = hlo::pad(x, neutral, low, high);
-    x = add ? hlo::add(x, shifted) : hlo::multiply(x, shifted);
+    x = join(x, hlo::pad(x, neutral, low, high));
   }
   return x;
+}
+Value running(Value x, int64_t axis, hlo::Reducer r) {
+  const bool add = r == hlo::Reducer::add;
+  const Value neutral = hlo::constant(x.builder(), x.dtype(), add ? 0 : 1);
+  return running(x, axis, neutral, add ? hlo::add : hlo::multiply);
 }
 
 Value take(Value x, Value index, int64_t axis) {

@@ -106,7 +106,13 @@ class Context : public Call {
 [[nodiscard]] Value sum(Value v, const Dims& axes);          // axes go away
 [[nodiscard]] Value max(Value v, const Dims& axes);
 [[nodiscard]] Value min(Value v, const Dims& axes);
+[[nodiscard]] Value conjugate(Value v);                    // of real numbers themselves
+[[nodiscard]] DType real_of(DType t);                      // c64 → f32, c128 → f64, others themselves
+[[nodiscard]] Value at_least_1d(Value v);                  // scalars as one element
+[[nodiscard]] Value wrapped_index(Value i, int64_t size);  // negative places count from the end
 [[nodiscard]] Value running(Value v, int64_t axis, hlo::Reducer r);  // cumulative sums (add) or products
+// The same of any joining that may be done in any grouping; `neutral` is a scalar that changes nothing.
+[[nodiscard]] Value running(Value v, int64_t axis, Value neutral, Value (*join)(Value, Value));
 // Whole slices of `x` at places along `axis`; `index` may have any rank, its dimensions stand where the axis
 // stood.
 [[nodiscard]] Value take(Value x, Value index, int64_t axis);

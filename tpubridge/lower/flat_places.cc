@@ -8,11 +8,6 @@ namespace {
 using hlo::Direction;
 
 Value as_row(Value v) { return reshaped(v, {v.elements()}); }
-// Negative places count from the end.
-Value flat_places(Value index, int64_t size) {
-  const Value i = as_row(index);
-  return hlo::select(hlo::compare(i, like(i, 0), Direction::lt), hlo::add(i, like(i, size)), i);
-}
 hlo::ScatterDims into_row() {
   hlo::ScatterDims d;
   d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
@@ -23,14 +18,15 @@ hlo::ScatterDims into_row() {
 // self, index
 void take_flat(Context& c) {
   const Value x = as_row(c.in(0));
-  c.result(reshaped(take(x, flat_places(c.in(1), x.dim(0)), 0), c.out().dims));
+  c.result(reshaped(take(x, wrapped_index(as_row(c.in(1)), x.dim(0)), 0), c.out().dims));
 }
 
 // self, index, source, accumulate
 void put_flat(Context& c) {
   const bool adds = c.flag(3);
   const DType t = adds ? opmath_of(c.out().dtype) : c.out().dtype;
-  const Value x = as_row(c.in(0, t)), places = flat_places(c.in(1), x.dim(0)), source = as_row(c.in(2, t));
+  const Value x = as_row(c.in(0, t)), places = wrapped_index(as_row(c.in(1)), x.dim(0)),
+              source = as_row(c.in(2, t));
   const Value y = adds ? hlo::scatter(x, places, source, into_row(), hlo::Reducer::add)
                        : hlo::scatter_set(x, places, source, into_row());
   c.result(reshaped(y, c.out().dims));

@@ -53,7 +53,7 @@ Reflections reflections_of(Value a) {
         const Reflection r = reflection_of(line, k);
         const Value mine = hlo::where(hlo::lt(part(row, 2, 0, 1), k), line,
                                       hlo::where(hlo::eq(part(row, 2, 0, 1), k), r.beta, r.v));
-        const Value right = reflected_by(r.v, conjugated(r.tau), v[0]);
+        const Value right = reflected_by(r.v, conjugate(r.tau), v[0]);
         const Value next = hlo::where(hlo::gt(column, k), right, hlo::where(hlo::eq(column, k), mine, v[0]));
         return hlo::Values{next, hlo::dynamic_update_slice(v[1], reshaped(r.tau, {batch, 1}), {zero, k})};
       });
@@ -70,7 +70,7 @@ Value reflected(Value packed, Value tau, Value c, bool of_adjoint) {
     const Value line = column_at(packed, k), factor = column_at(factors, k);
     const Value below = hlo::where(hlo::gt(row, k), line, like(line, 0));
     const Value direction = hlo::where(hlo::eq(row, k), like(line, 1), below);
-    return hlo::Values{reflected_by(direction, of_adjoint ? conjugated(factor) : factor, v[0])};
+    return hlo::Values{reflected_by(direction, of_adjoint ? conjugate(factor) : factor, v[0])};
   })[0];
 }
 

@@ -12,11 +12,6 @@ namespace {
 using hlo::Direction;
 using hlo::Reducer;
 
-// Negative places count from the end.
-Value wrapped_index(Value i, int64_t size) {
-  return hlo::select(hlo::compare(i, like(i, 0), Direction::lt), hlo::add(i, like(i, size)), i);
-}
-
 Dims iota_dims(int64_t from, int64_t to) {
   Dims out(static_cast<size_t>(to - from));
   std::iota(out.begin(), out.end(), from);
@@ -91,10 +86,8 @@ void gather(Context& c) {
 template <bool Add>
 void scatter(Context& c) {
   const DType t = Add ? opmath_of(c.out().dtype) : c.out().dtype;
-  Value x = c.in(0, t), index = c.in(2);
+  const Value x = at_least_1d(c.in(0, t)), index = at_least_1d(c.in(2));
   const Dims dims = c.out().dims;
-  if (x.rank() == 0) x = reshaped(x, {1});
-  if (index.rank() == 0) index = reshaped(index, {1});
   Value update = c.in(3, t);
   if (update.rank() == 0) {
     update = expand(update, index.dims());
@@ -131,8 +124,7 @@ hlo::ScatterDims slice_scatter(int64_t axis, int64_t rank) {
 // self, dim, index, source, alpha
 void index_add(Context& c) {
   const DType t = opmath_of(c.out().dtype);
-  const auto some_rank = [](Value v) { return v.rank() == 0 ? reshaped(v, {1}) : v; };
-  const Value x = some_rank(c.in(0, t)), index = c.in(2), source = some_rank(c.in(3, t));
+  const Value x = at_least_1d(c.in(0, t)), index = c.in(2), source = at_least_1d(c.in(3, t));
   const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
   const Value y = hlo::scatter(x, reshaped(index, {index.elements()}),
                                hlo::multiply(source, expand(c.in(4, t), source.dims())),

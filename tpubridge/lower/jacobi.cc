@@ -36,7 +36,7 @@ Value rotated(Value v, int64_t axis, const Rotations& r, bool of_adjoint) {
   const int64_t half = v.dim(axis) / 2;
   Dims dims{v.dim(0), 1, 1};
   dims[static_cast<size_t>(axis)] = half;
-  const Value c = reshaped(r.c, dims), s = reshaped(r.s, dims), other = conjugated(s);
+  const Value c = reshaped(r.c, dims), s = reshaped(r.s, dims), other = conjugate(s);
   const Value x = part(v, axis, 0, half), y = part(v, axis, half, 2 * half);
   return hlo::concatenate({c * x - (of_adjoint ? s : other) * y, (of_adjoint ? other : s) * x + c * y}, axis);
 }
@@ -94,7 +94,7 @@ hlo::Values eigen_round(Value a, Value vectors) {
 Eigen eigen_of(Value a) {
   hlo::Builder& b = a.builder();
   const int64_t batch = a.dim(0), given = a.dim(1), n = given + given % 2;
-  const DType real = real_type(a.dtype());
+  const DType real = real_of(a.dtype());
   const Value most = max(magnitude(a), {1, 2});
   const Value scale = hlo::where(hlo::gt(most, like(most, 0)), most, like(most, 1));
   Value x = a / to(reshaped(scale, {batch, 1, 1}), a.dtype());

@@ -19,7 +19,7 @@ hlo::Values singular_round(Value both, Value worst) {
   const int64_t n = both.dim(1), half = n / 2;
   const Value vectors = part(both, 2, 0, both.dim(2) - n);
   const Value x = part(vectors, 1, 0, half), y = part(vectors, 1, half, n);
-  const Value a = squared_lengths(x), d = squared_lengths(y), p = sum(conjugated(x) * y, {2});
+  const Value a = squared_lengths(x), d = squared_lengths(y), p = sum(conjugate(x) * y, {2});
   const Value lengths = hlo::sqrt(a) * hlo::sqrt(d);
   const Value seen = hlo::gt(lengths, like(lengths, 0));
   const Value cosine =
@@ -35,12 +35,12 @@ hlo::Values singular_round(Value both, Value worst) {
 Singular singular_of(Value a, int64_t columns) {
   hlo::Builder& b = a.builder();
   const int64_t batch = a.dim(0), given = a.dim(2), n = given + given % 2;
-  const DType t = a.dtype(), real = real_type(t);
+  const DType t = a.dtype(), real = real_of(t);
   const Value most = max(magnitude(a), {1, 2});
   const Value scale = hlo::where(hlo::gt(most, like(most, 0)), most, like(most, 1));
   const Reflections first = reflections_of(a / to(reshaped(scale, {batch, 1, 1}), t));
   // Columns of Rᴴ are rows of R, conjugated.
-  Value rows = conjugated(triangle(part(first.packed, 1, 0, given), true));
+  Value rows = conjugate(triangle(part(first.packed, 1, 0, given), true));
   if (n != given) rows = hlo::pad(rows, hlo::constant(b, t, 0), {0, 0, 0}, {0, 1, 0});
   const Value start = hlo::concatenate({rows, eye(b, t, {batch, n, n})}, 2);
   const double limit = epsilon_of(t) * std::sqrt(static_cast<double>(given)) / 2;

@@ -14,7 +14,6 @@ namespace tpubridge::lower {
 bool is_matrix_type(DType t) { return t == DType::f32 || t == DType::f64 || is_complex(t); }
 bool is_matrix(const Shape& s) { return s.rank() >= 2 && is_matrix_type(s.dtype); }
 bool is_square(const Shape& s) { return is_matrix(s) && s.dims.back() == s.dims[s.dims.size() - 2]; }
-DType real_type(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
 
 Dims batch_of(const Dims& dims, size_t inner) {
   return {dims.begin(), dims.end() - static_cast<int64_t>(inner)};
@@ -24,8 +23,8 @@ Dims joined(Dims batch, std::initializer_list<int64_t> last) {
   return batch;
 }
 double epsilon_of(DType t) {
-  return real_type(t) == DType::f32 ? std::numeric_limits<float>::epsilon()
-                                    : std::numeric_limits<double>::epsilon();
+  return real_of(t) == DType::f32 ? std::numeric_limits<float>::epsilon()
+                                  : std::numeric_limits<double>::epsilon();
 }
 
 Value flat(Value v, int64_t inner) {
@@ -40,9 +39,8 @@ Value flat_in(Value v, const Dims& batch, int64_t inner) {
   return flat(expand(v, dims), inner);
 }
 
-Value conjugated(Value v) { return is_complex(v.dtype()) ? hlo::conj(v) : v; }
 Value mirrored(Value v) { return hlo::transpose(v, {0, 2, 1}); }
-Value adjoint(Value v) { return conjugated(mirrored(v)); }
+Value adjoint(Value v) { return conjugate(mirrored(v)); }
 Value magnitude(Value v) { return hlo::abs(v); }
 
 Value times(Value a, Value b) {

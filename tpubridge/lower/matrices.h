@@ -9,10 +9,9 @@
 
 namespace tpubridge::lower {
 
-[[nodiscard]] bool is_matrix_type(DType t);    // f32, f64, c64, c128
-[[nodiscard]] bool is_matrix(const Shape& s);  // [.., m, n] of such
-[[nodiscard]] bool is_square(const Shape& s);  // [.., n, n] of such
-[[nodiscard]] DType real_type(DType t);        // c64 → f32, c128 → f64, others themselves
+[[nodiscard]] bool is_matrix_type(DType t);                       // f32, f64, c64, c128
+[[nodiscard]] bool is_matrix(const Shape& s);                     // [.., m, n] of such
+[[nodiscard]] bool is_square(const Shape& s);                     // [.., n, n] of such
 [[nodiscard]] Dims batch_of(const Dims& dims, size_t inner = 2);  // without the last ones
 [[nodiscard]] Dims joined(Dims batch, std::initializer_list<int64_t> last);
 [[nodiscard]] double epsilon_of(DType t);
@@ -20,9 +19,8 @@ namespace tpubridge::lower {
 [[nodiscard]] Value flat(Value v, int64_t inner = 2);  // [.., m, n] → [batch, m, n]
 // The same, of a batch that is broadcast before.
 [[nodiscard]] Value flat_in(Value v, const Dims& batch, int64_t inner = 2);
-[[nodiscard]] Value conjugated(Value v);      // real numbers: themselves
 [[nodiscard]] Value mirrored(Value v);        // [b, m, n] → [b, n, m]
-[[nodiscard]] Value adjoint(Value v);         // mirrored and conjugated
+[[nodiscard]] Value adjoint(Value v);         // mirrored, conjugate
 [[nodiscard]] Value times(Value a, Value b);  // of [b, m, k] and [b, k, n], as exact as the type
 [[nodiscard]] Value magnitude(Value v);       // |v|, real
 [[nodiscard]] Value part(Value v, int64_t axis, int64_t from, int64_t to);

@@ -54,7 +54,6 @@ void give(Context& c, Value values, Value places) {
   c.result(reshaped(values, c.out().dims), 0);
   c.result(reshaped(places, c.out(1).dims), 1);
 }
-Value at_least_1d(Value x) { return x.rank() == 0 ? reshaped(x, {1}) : x; }
 
 // self, dim, keepdim
 template <Nan N>

@@ -41,8 +41,6 @@ Value mean_of(Value total, Value count) {
 }
 
 // Both take self, dim, index, src, reduce, include_self.
-Value of_some_rank(Value v) { return v.rank() == 0 ? reshaped(v, {1}) : v; }
-
 void joined(Context& c, Value x, Value index, Value source) {
   const bool include = c.flag(5);
   const std::string name = c.text(4);
@@ -68,8 +66,8 @@ void joined(Context& c, Value x, Value index, Value source) {
 
 void scatter_reduce(Context& c) {
   const DType t = opmath_of(c.out().dtype);
-  const Value x = of_some_rank(c.in(0, t)), index = of_some_rank(c.in(2));
-  Value source = of_some_rank(c.in(3, t));
+  const Value x = at_least_1d(c.in(0, t)), index = at_least_1d(c.in(2));
+  Value source = at_least_1d(c.in(3, t));
   if (source.dims() != index.dims())
     source = hlo::slice(source, Dims(static_cast<size_t>(source.rank()), 0), index.dims());
   joined(c, x, index, source);
@@ -78,9 +76,9 @@ void scatter_reduce(Context& c) {
 // One place for each slice of the source.
 void index_reduce(Context& c) {
   const DType t = opmath_of(c.out().dtype);
-  const Value x = of_some_rank(c.in(0, t)), source = of_some_rank(c.in(3, t));
+  const Value x = at_least_1d(c.in(0, t)), source = at_least_1d(c.in(3, t));
   const int64_t axis = wrapped({c.integer(1)}, x.rank())[0];
-  joined(c, x, spread(of_some_rank(c.in(2)), source.dims(), {axis}), source);
+  joined(c, x, spread(at_least_1d(c.in(2)), source.dims(), {axis}), source);
 }
 
 // Other calls are wrong, and the CPU has the words for it.

@@ -33,7 +33,7 @@ std::vector<Shape> eigh_shape(const Call& c) {
   const std::string side = c.text(1);
   if (!is_square(a) || a.dims.back() > kMostColumns) return {};
   if (side != "L" && side != "U" && side != "l" && side != "u") return {};
-  return {Shape{real_type(a.dtype), batch_of(a.dims, 1)}, c.flag(2) ? a : Shape{a.dtype, {0}}};
+  return {Shape{real_of(a.dtype), batch_of(a.dims, 1)}, c.flag(2) ? a : Shape{a.dtype, {0}}};
 }
 
 // A, full_matrices, compute_uv, driver → U, S, Vh
@@ -61,7 +61,7 @@ std::vector<Shape> svd_shape(const Call& c) {
   if (k > kMostColumns) return {};
   const Dims batch = batch_of(a.dims);
   const bool full = c.flag(1);
-  const Shape none{a.dtype, {0}}, values{real_type(a.dtype), joined(batch, {k})};
+  const Shape none{a.dtype, {0}}, values{real_of(a.dtype), joined(batch, {k})};
   if (!c.flag(2)) return {none, values, none};
   return {Shape{a.dtype, joined(batch, {m, full ? m : k})}, values,
           Shape{a.dtype, joined(batch, {full ? n : k, n})}};
@@ -91,7 +91,7 @@ Value taylor(Value x) {
 void matrix_exp(Context& c) {
   if (c.in(0).elements() == 0) return give_zeros(c);
   const Value a = flat(c.in(0));
-  const DType real = real_type(a.dtype());
+  const DType real = real_of(a.dtype());
   const int64_t most = real == DType::f32 ? 130 : 1030;
   const Value norm = max(sum(magnitude(a), {1}), {1});
   const Value halvings = hlo::ceil(hlo::log(norm / small_norm(real)) / std::log(2.0));

@@ -82,8 +82,6 @@ Value erfinv(Value y) {
   return hlo::multiply(hlo::select(inside, better, x), hlo::sign(y));
 }
 
-Value conjugate(Value x) { return is_complex(x.dtype()) ? hlo::conj(x) : x; }
-
 // In radians; of a real number 0 or π.
 Value angle(Value x) {
   if (is_complex(x.dtype())) return hlo::atan2(hlo::imag(x), hlo::real(x));
@@ -96,7 +94,6 @@ void angle_row(Context& c) {
   c.result(angle(is_complex(t) ? c.in(0) : c.in(0, opmath_of(c.out().dtype))));
 }
 
-DType real_of(DType t) { return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t; }
 std::vector<Shape> modulus_shape(const Call& c) { return {Shape{real_of(c.shape(0).dtype), c.dims(0)}}; }
 std::vector<Shape> angle_shape(const Call& c) {
   const DType t = c.shape(0).dtype;
