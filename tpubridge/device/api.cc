@@ -14,7 +14,7 @@ void sync() {
 }
 
 void sync(at::TensorList tensors) {
-  std::vector<trace::Value> values;
+  c10::SmallVector<trace::Value, 2> values;
   {
     exec::Lock lock(exec::mutex());
     for (const auto& t : tensors) {

@@ -209,6 +209,7 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
   do {
     roots = pending_values(device_index);
     add_pending(roots, wanted);
+    if (roots.empty()) return;
   } while (wait_for_others(roots) || put_first_zeros(device_index, roots));
   compute(device_index, std::move(roots), wanted, reason);
 }

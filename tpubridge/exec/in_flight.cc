@@ -36,11 +36,12 @@ InFlight& in_flight() {
 // much.
 void watch(const std::vector<pjrt::Buffer>& results) {
   if (results.empty() || !runs_in_this_process()) return;
-  auto ended = std::make_shared<pjrt::Event>(results[0].ready());
+  pjrt::Event ended = results[0].ready();
+  if (ended.ready()) return;  // small programs run in the call
   auto& f = in_flight();
   const std::lock_guard lock(f.mutex);
   f.forget_ended();
-  f.events.push_back(std::move(ended));
+  f.events.push_back(std::make_shared<pjrt::Event>(std::move(ended)));
 }
 
 }  // namespace

@@ -22,12 +22,43 @@ std::vector<uint64_t> Closure::words() const {
                  : std::vector<uint64_t>();
 }
 
+size_t Closure::bytes_looked_at() const {
+  return object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
+}
+
+uintptr_t Closure::start_of(const Window& w, uintptr_t object) {
+  return w.from == From::object    ? object
+         : w.from == From::globals ? part_of_globals(w.base).begin
+                                   : w.base;
+}
+
+// Whether all of them can be read as they are, and hold. Where not, hold() looks more closely.
+bool Closure::hold_plainly(const std::vector<Window>& windows, const Readable& readable) const {
+  const auto object = reinterpret_cast<uintptr_t>(object_);
+  const size_t bytes = bytes_looked_at();
+  if (object_ && !readable.has(object, bytes)) return false;
+  for (const Window& w : windows) {
+    if (w.was_gone || (w.from == From::object && w.end_of_first() > bytes)) return false;
+    uintptr_t at = start_of(w, object);
+    for (size_t hop = 0; hop < w.path.size(); ++hop) {
+      const uintptr_t pointer = at + w.path[hop];
+      if (hop != 0 && !readable.has(pointer, kWord)) return false;
+      at = word_at(pointer);
+    }
+    at += w.begin;
+    if (!w.path.empty() && !readable.has(at, w.values.size() * kWord)) return false;
+    if (differ(at, w.values.data(), w.masks.data(), w.values.size())) return false;
+  }
+  return true;
+}
+
 bool Closure::hold(std::vector<Window>& windows) const {
   if (windows.empty()) return true;
-  uint64_t object[kWords];
-  const size_t bytes = object_ ? std::min(kWords * kWord, bytes_ / kWord * kWord) : 0;
-  if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
   const Readable readable;
+  if (hold_plainly(windows, readable)) return true;
+  uint64_t object[kWords];
+  const size_t bytes = bytes_looked_at();
+  if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;
   // Where they lie now. The kernel is asked for what may not be there, all at once.
   thread_local std::vector<uint64_t> at, now;
   thread_local std::vector<std::pair<Window*, size_t>> asked;
@@ -35,11 +66,8 @@ bool Closure::hold(std::vector<Window>& windows) const {
   size_t longest = 0, words = 0;
   for (size_t i = 0; i < windows.size(); ++i) {
     const Window& w = windows[i];
-    const size_t end = w.path.empty() ? w.begin + w.values.size() * kWord : w.path[0] + kWord;
-    if (w.from == From::object && end > bytes) return false;
-    at[i] = w.from == From::object    ? reinterpret_cast<uintptr_t>(object)
-            : w.from == From::globals ? part_of_globals(w.base).begin
-                                      : w.base;
+    if (w.from == From::object && w.end_of_first() > bytes) return false;
+    at[i] = start_of(w, reinterpret_cast<uintptr_t>(object));
     longest = std::max(longest, w.path.size());
     words += w.values.size();
   }

@@ -26,6 +26,8 @@ struct Fixed {
   size_t first = 0, words = 0;
 };
 
+class Readable;
+
 class Closure {
  public:
   Closure() = default;
@@ -41,6 +43,10 @@ class Closure {
   [[nodiscard]] static Closure current();
 
  private:
+  [[nodiscard]] size_t bytes_looked_at() const;  // of the object
+  [[nodiscard]] static uintptr_t start_of(const Window& w, uintptr_t object);
+  [[nodiscard]] bool hold_plainly(const std::vector<Window>& windows, const Readable& readable) const;
+
   const void* object_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 
 // Everything under one guard.
 struct Entry {
-  std::vector<uint64_t> guard;
+  Guard guard;
   std::optional<Recorded> last;
   std::optional<Replay> replay;
   std::shared_ptr<void> form;  // of the results, as the caller made it
@@ -65,8 +65,10 @@ struct Engine::Impl {
   std::mutex why_mutex;
   std::string why_traced;
 
-  std::vector<uint64_t> guard(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others) {
-    std::vector<uint64_t> g(others);
+  // Until it is asked for again.
+  const Guard& guard(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others) {
+    Guard& g = guard_;
+    g.assign(others.begin(), others.end());
     append_modes(g);
     tracer.modules.append_modes(g);
     for (auto* o : options.optimizers) structure(*o, g);
@@ -74,14 +76,14 @@ struct Engine::Impl {
     return g;
   }
 
-  Entry& entry(std::vector<uint64_t> guard, const std::vector<at::Tensor>& arguments, size_t others) {
+  Entry& entry(const Guard& guard, const std::vector<at::Tensor>& arguments, size_t others) {
     for (auto it = entries.begin(); it != entries.end(); ++it) {
       if (it->guard != guard) continue;
       entries.splice(entries.begin(), entries, it);
       return entries.front();
     }
     entries.emplace_front();
-    entries.front().guard = std::move(guard);
+    entries.front().guard = guard;
     if (entries.size() == options.programs + 1 && !warned_programs_) {
       warned_programs_ = true;
       TORCH_WARN(
@@ -122,6 +124,7 @@ struct Engine::Impl {
   }
 
  private:
+  Guard guard_;
   bool warned_programs_ = false;
 };
 

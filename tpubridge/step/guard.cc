@@ -1,6 +1,7 @@
 #include "tpubridge/step/guard.h"
 
 #include <ATen/autocast_mode.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <bit>
@@ -64,7 +65,7 @@ void append_modes(Guard& g) {
 }
 
 void append_arguments(Guard& g, const std::vector<at::Tensor>& arguments) {
-  std::vector<const c10::StorageImpl*> seen;  // which arguments share a storage
+  c10::SmallVector<const c10::StorageImpl*, 8> seen;  // which arguments share a storage
   for (const auto& t : arguments) {
     append(g, t);
     const auto* s = t.defined() ? t.storage().unsafeGetStorageImpl() : nullptr;

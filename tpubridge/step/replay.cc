@@ -89,7 +89,7 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
 }
 
 void Replay::pack_numbers() {
-  if (!numbers_vary_ && !packs_.empty()) return;
+  if (packed_ && !numbers_vary_) return;
   auto packs = lower::number_packs(numbers_, r_.compiled->shared);
   packs_.resize(packs.size());
   for (size_t i = 0; i < packs.size(); ++i) {
@@ -102,6 +102,7 @@ void Replay::pack_numbers() {
       pack.buffers.push_back(exec::client().to_device(pjrt::HostArray{pack.bytes.data(), packs[i].shape, {}},
                                                       exec::device(r_.device + d)));
   }
+  packed_ = true;
 }
 
 const Value& Replay::value_of(size_t source) const {

@@ -69,7 +69,7 @@ class Replay {
   Runner* runner_;
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
-  bool numbers_vary_ = false;
+  bool packed_ = false, numbers_vary_ = false;
   std::vector<bool> donated_;              // per leaf: the program takes it over
   std::vector<bool> spare_;                // per leaf: the call overwrites it
   std::vector<size_t> uses_;               // targets per root

@@ -4,6 +4,7 @@
 // leaves its form without them, or gives the tensors itself, with the form that an earlier call left.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -41,7 +42,7 @@ auto typed_call(Engine& engine, F& fn, Args&... args) {
       form = std::move(empty);
       return out;
     };
-    const auto results = engine.call(tensors, others, run, form);
+    const auto results = engine.call(tensors, others, std::ref(run), form);  // a function of one pointer: nothing is allocated
     if (fresh) return std::move(*fresh);
     R out = *static_cast<R*>(form.get());
     auto next = results.begin();

@@ -30,6 +30,10 @@ struct Window {
   [[nodiscard]] bool same_way(const Window& o) const {
     return from == o.from && base == o.base && origin == o.origin && path == o.path;
   }
+  // Of what it starts from, how many bytes it needs.
+  [[nodiscard]] size_t end_of_first() const {
+    return path.empty() ? begin + values.size() * kWord : path[0] + kWord;
+  }
   // So far away that it is looked at as long as it stays as it is, and then forgotten as a whole.
   [[nodiscard]] bool is_deep() const { return path.size() > (from == From::object ? 2 : 1); }
   void trim();  // to the words that count

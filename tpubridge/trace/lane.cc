@@ -75,10 +75,11 @@ void work_in(Lane& lane) {
   working_pass = this_pass();
 }
 
-std::vector<const Lane*> free_lanes(const Lane& current) {
+const std::vector<const Lane*>& free_lanes(const Lane& current) {
+  thread_local std::vector<const Lane*> out;
+  out.clear();
   auto& l = lanes();
   const std::lock_guard lock(l.mutex);
-  std::vector<const Lane*> out;
   for (const Lane* lane : l.all)
     if (lane == &current || !lane->taken) out.push_back(lane);
   return out;

@@ -24,8 +24,8 @@ struct Lane {
 // Inside of a backward pass: from now to its end this thread works in that lane.
 void work_in(Lane& lane);
 
-// Every lane that nobody else works in: this one, and those that threads left.
-[[nodiscard]] std::vector<const Lane*> free_lanes(const Lane& mine);
+// Every lane that nobody else works in: this one, and those that threads left. Until this thread asks again.
+[[nodiscard]] const std::vector<const Lane*>& free_lanes(const Lane& mine);
 
 [[nodiscard]] bool threads_have_lanes();  // that are alive, and have traced something
 
