@@ -1,6 +1,8 @@
 // Compiled steps where replaying carelessly would be wrong.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/device/check.h"
@@ -60,6 +62,23 @@ TEST(Compile, ANumberThatChangesOnTheHostKeepsTheStepTraced) {
     EXPECT_EQ(host(f(vec({10})))[0], static_cast<float>(10 * factor));
   EXPECT_EQ(f.report().replayed, 0);
   EXPECT_THAT(f.report().why_traced, HasSubstr("a number of mul.Tensor changed on the host"));
+}
+
+TEST(Compile, ANumberIsWhatItsBitsAre) {
+  auto f = compile([](const Tensor& x) { return torch::where(x > 0, torch::full_like(x, NAN), x); });
+  for (int i = 0; i < 5; ++i) {
+    const auto y = host(f(vec({1, -2})));
+    EXPECT_TRUE(std::isnan(y[0]));
+    EXPECT_EQ(y[1], -2);
+  }
+  EXPECT_EQ(f.report().replayed, 3) << f.report().why_traced;
+  // Nothing that is looked at tells of the environment: two calls that differ by it are not alike.
+  auto g = compile([](const Tensor& x) { return x.fill_(std::atof(std::getenv("TPUBRIDGE_TEST_ZERO"))); });
+  for (const char* zero : {"0", "-0", "0", "-0"}) {
+    setenv("TPUBRIDGE_TEST_ZERO", zero, 1);
+    EXPECT_EQ(std::signbit(host(g(vec({1})))[0]), *zero == '-');
+  }
+  unsetenv("TPUBRIDGE_TEST_ZERO");
 }
 
 TEST(Compile, HostTensorsAreCopiedAgainWhenTheyChange) {

@@ -5,6 +5,20 @@ namespace tpubridge::fuzz {
 
 using namespace torch::optim;
 
+namespace {
+
+// Batch norm takes away what was added before it, also through linear pieces: the gradient of such a bias
+// would be rounding errors alone.
+bool bias_is_lost(const Model& m, size_t piece) {
+  for (size_t i = piece + 1; i < m.pieces.size(); ++i) {
+    if (m.pieces[i] == Piece::batch_norm) return true;
+    if (m.pieces[i] != Piece::linear && m.pieces[i] != Piece::tied) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 Net::Net(const Model& m) {
   for (size_t i = 0; i < m.pieces.size(); ++i) {
     const std::string name = "p" + std::to_string(i);
@@ -14,9 +28,8 @@ Net::Net(const Model& m) {
     };
     switch (m.pieces[i]) {
       case Piece::linear: {
-        // Batch norm takes a bias away again; its gradient would be rounding errors alone.
-        const bool bias = i + 1 == m.pieces.size() || m.pieces[i + 1] != Piece::batch_norm;
-        torch::nn::Linear linear(torch::nn::LinearOptions(m.features, m.features).bias(bias));
+        const auto options = torch::nn::LinearOptions(m.features, m.features).bias(!bias_is_lost(m, i));
+        torch::nn::Linear linear(options);
         if (!first) first = linear;
         add(linear);
         break;
@@ -25,10 +38,11 @@ Net::Net(const Model& m) {
         pieces.push_back([linear = first](const Tensor& x) { return torch::linear(x, linear->weight); });
         break;
       case Piece::batch_norm:
-        add(torch::nn::BatchNorm1d(m.features));
+        add(torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(m.features).affine(!bias_is_lost(m, i))));
         break;
       case Piece::layer_norm:
-        add(torch::nn::LayerNorm(torch::nn::LayerNormOptions({m.features})));
+        add(torch::nn::LayerNorm(
+            torch::nn::LayerNormOptions({m.features}).elementwise_affine(!bias_is_lost(m, i))));
         break;
       case Piece::dropout:
         add(torch::nn::Dropout(0.3));

@@ -1,4 +1,5 @@
 // Whether two recorded calls are alike.
+#include <bit>
 #include <cstring>
 
 #include "tpubridge/step/binder.h"
@@ -14,6 +15,9 @@ bool same_geometry(const std::shared_ptr<const trace::Geometry>& a,
 std::string shown(const trace::Number& n) {
   return std::to_string(n.dtype == DType::s64 ? static_cast<double>(n.integer) : n.real);
 }
+
+// NaN is what it was, and -0 is another number than 0.
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // Of the modules that both calls knew; those that were found since are compared from now on.
 bool changed(const std::vector<ModuleImage>& before, const std::vector<ModuleImage>& now) {
@@ -78,7 +82,7 @@ std::string difference(const Recorded& before, Recorded& now) {
     const auto &a = before.numbers[i], &b = now.numbers[i];
     if (a.kind != b.kind || a.index != b.index) return "a number of " + b.user + " came from somewhere else";
     if (a.kind != NumberSource::Kind::constant) continue;
-    if (a.value.real != b.value.real || a.value.integer != b.value.integer)
+    if (!same_bits(a.value.real, b.value.real) || a.value.integer != b.value.integer)
       return "a number of " + b.user + " changed on the host from " + shown(a.value) + " to " +
              shown(b.value) +
              " (pass it as an argument or as a tensor; name the optimizer in StepOptions if it is one of "
