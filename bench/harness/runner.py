@@ -217,9 +217,9 @@ class Runner:
         by = {r.cache: r for r in rows}
         first = rows[0]
         for who in self.who(first):
-            self.show(f"compile: {who}")
+            self.show(f"compile {first.work}: {who}")
             with self.fresh() as cache:
-                for name in ("cold", "warm"):
+                for name in ("cold",) if set(by) == {"cold"} else ("cold", "warm"):
                     def measure():
                         process = Process(self.programs, who, first.work, first.sizes, cache, "--compile")
                         try:
@@ -261,7 +261,7 @@ class Runner:
     def run(self, rows):
         groups = {}
         for row in rows:  # rows of one program with one set of sizes share its processes
-            key = row.kind if row.kind in ("compile", "replay") else row.name if row.kind == "start" else (row.work,)
+            key = {"compile": ("compile", row.work), "replay": "replay", "start": row.name}.get(row.kind, (row.work,))
             if row.kind == "turns":
                 key = (row.work, tuple(sorted(row.sizes.items())))
             if row.kind == "fact":
@@ -270,7 +270,7 @@ class Runner:
                     raise ValueError(f"{row.name} needs the row that measures {row.work}")
             groups.setdefault(key, []).append(row)
         for key, members in groups.items():
-            if key == "compile":
+            if members[0].kind == "compile":
                 self.compile(members)
             elif key == "replay":
                 self.replay(members)

@@ -48,6 +48,10 @@ GPT2 = dict(vocabulary=50257, length=1024, layers=12, heads=12, width=768, batch
 RESNET18 = dict(depth=18, width=64, classes=1000, batch=4, image=96, dtype="f32")
 RESNET50 = dict(depth=50, width=64, classes=1000, batch=128, image=224, dtype="bf16")
 BIRNN = dict(rows=28, width=128, layers=2, classes=10, batch=100)
+NET = dict(classes=1000, batch=2, image=64, dtype="f32")  # what they compile hangs little on the sizes
+NETS = {"efficientnet": ("EfficientNet-B0", NET), "mobilenet": ("MobileNetV3-Large", NET),
+        "resnet": ("ResNet-50", dict(NET, depth=50, width=64)), "swin": ("Swin-T", dict(NET, batch=1, image=224)),
+        "unet": ("U-Net", dict(NET, classes=4, width=64, levels=4))}
 MLP = dict(layers=3, width=64, batch=32)
 EVERYBODY = (OURS, "libtorch") + PEERS
 
@@ -79,6 +83,7 @@ def cpu_rows():
         *(Row(f"replay_{n}", f"replaying a step with {n} state tensors, over executing its program", "µs", str(n), who=(OURS,),
               kind="replay", targets=(Target(limit=5e-6 + 30e-9 * n),)) for n in (1, 100, 400)),
         *compile_rows(GPT, EVERYBODY),
+        *net_rows(best_jax(1.2)),
         *start_rows(GPT, EVERYBODY, best_jax(0.3)),
     ]
 
@@ -89,6 +94,11 @@ def compile_rows(sizes, who):
     return [row("compile_cold", "GPT step: compile, nothing cached", "cold"),
             row("compile_disk", "GPT step: compile, cached on disk", "warm"),
             row("compile_memory", "GPT step: compile again in the same process", "memory")]
+
+
+def net_rows(targets):
+    return [Row(f"compile_{work}", f"{title} training step, SGD with momentum: compile, nothing cached", "s", work, sizes, (OURS, *JAX),
+                "compile", cache="cold", targets=targets) for work, (title, sizes) in NETS.items()]
 
 
 def start_rows(sizes, who, targets):
@@ -122,7 +132,7 @@ def tiny_sizes(row):
     """The same code paths in seconds, to try them out."""
     small = {"gpt": dict(GPT_TINY, dtype=row.sizes.get("dtype"), tied=row.sizes.get("tied")), "chain": dict(ops=16, size=1024),
              "resnet": dict(row.sizes, width=4, classes=5, batch=2, image=32), "to_device": dict(size=64), "to_host": dict(size=64),
-             "birnn": dict(BIRNN, rows=6, width=8, batch=2)}
+             "birnn": dict(BIRNN, rows=6, width=8, batch=2), "unet": dict(row.sizes, width=4, levels=2, image=16)}
     small["decode"] = dict(small["gpt"], batch=1)
     return small.get(row.work, row.sizes) if row.sizes else row.sizes
 

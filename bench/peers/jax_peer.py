@@ -32,11 +32,11 @@ def setup(mode):
             # On a machine that hides SVE the plugin would kill the process; tpubridge knows how to prevent that.
             core, library = ctypes.CDLL(os.environ["BENCH_CORE"]), ctypes.CDLL(plugin, os.RTLD_LOCAL | os.RTLD_NOW)
             core._ZN9tpubridge4pjrt19hide_sve_if_missingEPv(ctypes.c_void_p(library._handle))
-    global jax, jnp, lax, np, models
+    global jax, jnp, lax, np, models, vision
     import jax, numpy as np
     import jax.numpy as jnp
     from jax import lax
-    import jax_models as models
+    import jax_models as models, jax_vision as vision
 
 
 def versions():
@@ -141,7 +141,9 @@ def decode(mode, sizes):
 WORKLOADS = {"tiny": tiny, "chain": chain, "to_device": to_device, "to_host": to_host, "trace": trace,
              "mlp": lambda m, s: training(models.mlp)(m, s), "resnet": lambda m, s: training(models.resnet)(m, s),
              "gpt": lambda m, s: training(models.gpt)(m, s), "birnn": lambda m, s: training(models.birnn)(m, s),
-             "decode": decode}
+             "decode": decode, "efficientnet": lambda m, s: training(vision.efficientnet)(m, s),
+             "mobilenet": lambda m, s: training(vision.mobilenet)(m, s), "unet": lambda m, s: training(vision.unet)(m, s),
+             "swin": lambda m, s: training(vision.swin)(m, s)}
 
 if __name__ == "__main__":
     protocol.main(WORKLOADS, versions, setup)

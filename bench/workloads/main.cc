@@ -87,10 +87,20 @@ void serve(const Workload& w) {
   if (m.fallback_count() != 0) std::fprintf(stderr, "ops ran on the CPU:\n%s\n", tpubridge::report().c_str());
 }
 
-const std::map<std::string, Make> kWorkloads = {
-    {"tiny", tiny},     {"chain", chain}, {"to_device", to_device}, {"to_host", to_host},
-    {"trace", trace},   {"mlp", mlp},     {"resnet", resnet},       {"gpt", gpt},
-    {"decode", decode}, {"birnn", birnn}};
+const std::map<std::string, Make> kWorkloads = {{"tiny", tiny},
+                                                {"chain", chain},
+                                                {"to_device", to_device},
+                                                {"to_host", to_host},
+                                                {"trace", trace},
+                                                {"mlp", mlp},
+                                                {"resnet", resnet},
+                                                {"gpt", gpt},
+                                                {"decode", decode},
+                                                {"birnn", birnn},
+                                                {"efficientnet", efficientnet},
+                                                {"mobilenet", mobilenet},
+                                                {"swin", swin},
+                                                {"unet", unet}};
 const std::map<std::string, Mode> kModes = {
     {"replayed", Mode::replayed}, {"traced", Mode::traced}, {"libtorch", Mode::libtorch}};
 

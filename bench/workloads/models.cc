@@ -1,7 +1,6 @@
 // Training steps of an MLP, a ResNet and a GPT, and writing with the GPT.
 #include "bench/workloads/training.h"
 #include "examples/models/gpt.h"
-#include "examples/models/resnet.h"
 
 namespace workloads {
 namespace {
@@ -48,26 +47,6 @@ Workload mlp(Mode mode, const Params& p) {
   t->loss = [net](const Tensor& x, const Tensor& y) mutable { return torch::mse_loss(net->forward(x), y); };
   t->x = torch::randn({batch, width}).to(device);
   t->y = torch::randn({batch, width}).to(device);
-  return training(mode, t);
-}
-
-Workload resnet(Mode mode, const Params& p) {
-  const auto device = device_of(mode);
-  const bool deep = p.number("depth") == 50;
-  const auto net = std::make_shared<models::ResNet>(
-      models::ResNetConfig{deep ? std::vector<int64_t>{3, 4, 6, 3} : std::vector<int64_t>{2, 2, 2, 2}, deep,
-                           p.number("width"), p.number("classes"), false});
-  net->to(device);
-  auto t = std::make_shared<Training>();
-  t->model = net;
-  t->optimizer =
-      std::make_unique<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(1e-2).momentum(0.9));
-  t->loss = [net, device, dtype = p.text("dtype")](const Tensor& x, const Tensor& y) {
-    const Autocast narrow(device, dtype);
-    return torch::cross_entropy_loss(net->forward(x), y);
-  };
-  t->x = torch::randn({p.number("batch"), 3, p.number("image"), p.number("image")}).to(device);
-  t->y = torch::randint(p.number("classes"), {p.number("batch")}, torch::kLong).to(device);
   return training(mode, t);
 }
 

@@ -42,6 +42,46 @@ TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
   EXPECT_GE(step.report().replayed, 1) << step.report().why_traced;
 }
 
+// Nor does one whose state begins as something else: momentum begins as the gradient. With dampening the
+// first step is another computation.
+TEST(FirstCall, MomentumIsDataOfTheProgram) {
+  for (const bool nesterov : {false, true})
+    for (const bool by_closure : {false, true})
+      for (const double dampening : nesterov ? std::vector<double>{0} : std::vector<double>{0, 0.3}) {
+        auto host = net(torch::kCPU), there = net(tpu());
+        const auto options =
+            torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(nesterov).dampening(dampening).weight_decay(
+                nesterov ? 0.1 : 0);
+        torch::optim::SGD host_opt(host->parameters(), options), opt(there->parameters(), options);
+        there->parameters()[2].requires_grad_(false);  // it never gets a gradient, and no state
+        host->parameters()[2].requires_grad_(false);
+        auto run = [&](torch::nn::Sequential& n, torch::optim::SGD& o, const Tensor& x, const Tensor& y) {
+          if (!by_closure) return train_step(n, o, x, y);
+          return o
+              .step([&] {
+                o.zero_grad();
+                auto loss = torch::mse_loss(n->forward(x), y);
+                loss.backward();
+                return loss;
+              })
+              .detach();
+        };
+        auto step = compile([&](const Tensor& x, const Tensor& y) { return run(there, opt, x, y); },
+                            {.modules = {there.ptr()}, .optimizers = {&opt}});
+        const int64_t before = metrics().compiles;
+        for (int i = 0; i < 6; ++i) {
+          const auto x = torch::randn({8, 6}), y = torch::randn({8, 3});
+          const double want = run(host, host_opt, x, y).item<double>();
+          EXPECT_NEAR(step(x.to(tpu()), y.to(tpu())).item<double>(), want, 2e-4 * want) << i;
+          EXPECT_EQ(opt.state().size(), host_opt.state().size());
+        }
+        for (size_t i = 0; i < host->parameters().size(); ++i)
+          EXPECT_TRUE(torch::allclose(there->parameters()[i].cpu(), host->parameters()[i], 1e-3, 1e-5));
+        EXPECT_LE(metrics().compiles - before, dampening == 0 ? 1 : 2);
+        EXPECT_GE(step.report().replayed, 1) << step.report().why_traced;
+      }
+}
+
 // A training step that is compiled ahead: nothing has happened to the model or the optimizer, and no call
 // compiles anything.
 TEST(FirstCall, ATrainingStepCompiledAhead) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <typeinfo>
 
+#include "tpubridge/device/storage.h"
 #include "tpubridge/optim/optim.h"
 #include "tpubridge/step/memory.h"
 
@@ -66,13 +67,42 @@ void listen(OptimizerOptions& base, bool begin) {
     new (&o) O(copy);
 }
 
+// State that the first step makes in another way than the later ones: made before it as they need it, so that
+// the first step is the same program. Most make zeros, as Adam does.
+void make_first_state(Optimizer&) {}
+
+// Momentum begins as a copy of the gradient, which is what it becomes from zeros, too.
+void make_first_state(SGD& optimizer) {
+  const at::NoGradGuard quiet;
+  for (auto& group : optimizer.param_groups()) {
+    const auto& o = as<SGDOptions>(group.options());
+    if (o.momentum() == 0 || o.dampening() != 0) continue;
+    for (const auto& p : group.params()) {
+      if (!device::is_tpu(p.grad()) || optimizer.state().count(p.unsafeGetTensorImpl()) != 0) continue;
+      auto state = std::make_unique<SGDParamState>();
+      state->momentum_buffer(at::zeros_like(p.grad()));
+      optimizer.state()[p.unsafeGetTensorImpl()] = std::move(state);
+    }
+  }
+}
+
 // An optimizer whose step() tells that it begins and ends. The user's own object becomes one for a while: it
 // gets this class's table of functions.
 template <class O>
 struct Stepping final : O {
   using O::O;
   at::Tensor step(Optimizer::LossClosure closure) override {
-    return watched_step(*this, closure, [this](const LossClosure& c) { return O::step(c); });
+    return watched_step(*this, closure, [this](const LossClosure& c) {
+      if (!c) {
+        make_first_state(*this);
+        return O::step(c);
+      }
+      return O::step([&] {
+        at::Tensor loss = c();
+        make_first_state(*this);
+        return loss;
+      });
+    });
   }
 };
 template <class O, class OptionsOf>
