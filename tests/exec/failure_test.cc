@@ -8,6 +8,7 @@
 #include "tests/fake_plugin/fake_pjrt.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/ledger.h"
+#include "tpubridge/pjrt/event.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -156,6 +157,24 @@ TEST(Failure, ALostDeviceIsTriedOnce) {
               HasSubstr("values affected=2 of 2"));
   EXPECT_EQ(compile_count() - compiles, 1);
   EXPECT_THROW((void)download(a.value()), TPUDeviceError);
+}
+
+TEST(Failure, AHangIsToldAndItsValueComesLater) {
+  if (!on_fake_plugin()) return;
+  Slot a;
+  a.set(twice(upload({1, 2, 3})));
+  configure("fail=execute_hang");
+  materialise(0, {}, "test");
+  pjrt::set_wait_limit(std::chrono::milliseconds(30));
+  EXPECT_THAT(message_of<TPUDeviceError>([&] { (void)download(a.value()); }), HasSubstr("not answered"));
+  pjrt::set_wait_limit(std::chrono::minutes(1));
+  Slot b;
+  b.set(twice(upload({7})));
+  materialise(0, {}, "test");
+  EXPECT_EQ(download(b.value())[0], 14) << "other work goes on";
+  configure("release");
+  EXPECT_EQ(download(a.value()), (std::vector<float>{2, 4, 6}));
+  pjrt::set_wait_limit(std::chrono::milliseconds(0));
 }
 
 TEST(Failure, InputsThatWereTakenAreToldAsLost) {

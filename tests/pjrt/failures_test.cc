@@ -209,6 +209,30 @@ TEST_F(Failures, AHangCanBeSeenAndLeft) {
   (void)run();  // given up: the buffer goes before its value comes
 }
 
+// With a limit nobody waits for ever, and what comes late is not lost.
+TEST_F(Failures, AWaitForADeviceThatHangsEnds) {
+  fake().configure("fail=execute_hang");
+  const auto out = run();
+  set_wait_limit(std::chrono::milliseconds(30));
+  std::vector<float> to(4);
+  for (const auto& wait : std::vector<std::function<void()>>{
+           [&] { out[0].wait(); }, [&] { out[0].ready().wait(); }, [&] { out[0].to_host(to.data(), 16); }}) {
+    const auto e = caught<TPUDeviceError>(wait);
+    EXPECT_EQ(e.code(), Code::deadline_exceeded);
+    EXPECT_THAT(e.what(), HasSubstr("has not answered for 0.03 s"));
+    EXPECT_THAT(e.hint(), HasSubstr("TPUBRIDGE_EXECUTE_TIMEOUT"));
+  }
+  EXPECT_EQ(to, std::vector<float>(4));
+  set_wait_limit(std::chrono::minutes(1));
+  expect_all_well();
+  fake().configure("release");
+  out[0].to_host(to.data(), 16);
+  EXPECT_EQ(to, (std::vector<float>{2, 4, 6, 8}));
+  fake().configure("fail=execute_event_error");
+  EXPECT_THROW(run()[0].wait(), Error) << "what went wrong is told, not that it took long";
+  set_wait_limit(std::chrono::milliseconds(0));
+}
+
 TEST_F(Failures, ACompileThatHangsHoldsUpNobodyElse) {
   fake().configure("fail=compile_hang,fail=compile_slow:after=1:ms=1");
   std::atomic<bool> done{false};

@@ -63,6 +63,7 @@ Event Buffer::to_host_async(void* to, size_t bytes) const {
 }
 
 void Buffer::to_host(void* to, size_t bytes) const {
+  if (wait_limit().count() > 0) wait();  // before the plugin knows of memory that the caller may then free
   const Event done = to_host_async(to, bytes);
   try {
     done.wait();
@@ -80,6 +81,7 @@ Event Buffer::ready() const {
 void Buffer::wait() const {
   if (!raw_) require_alive("wait for");
   try {
+    if (wait_limit().count() > 0) return ready().wait();
     const Handle<PJRT_Event> event(core_->api, ask(raw_, &PJRT_Api::PJRT_Buffer_ReadyEvent).event);
     ask(event, &PJRT_Api::PJRT_Event_Await);
   } catch (const Error&) {
