@@ -41,6 +41,25 @@ TEST(Explain, NamesTheDimensionThatChanged) {
   EXPECT_THAT(tpubridge::explain(), HasSubstr("(dimension 0: 5 → 6)"));
 }
 
+TEST(Explain, SaysWhatToWriteWhereSizesChangeAgainAndAgain) {
+  auto f = [](int64_t rows) { return torch::acosh(torch::matmul(input({rows, 5}), input({5, 3}))) * 2; };
+  EXPECT_EQ(compiled_by([&] { return f(20); }).advice, "");
+  EXPECT_EQ(compiled_by([&] { return f(9); }).advice, "") << "twice may be the last batch";
+  EXPECT_THAT(compiled_by([&] { return f(17); }).advice, HasSubstr("pad to a few fixed sizes (32 here)"));
+  EXPECT_THAT(tpubridge::explain(), HasSubstr("pad to a few"));
+  // A cache that grows: the third length is the fourth program, since there was nothing to append to at
+  // first.
+  auto cache = input({1, 4});
+  tpubridge::sync();
+  std::string last;
+  for (int i = 0; i < 3; ++i)
+    last = compiled_by([&] {
+             cache = torch::cat({cache, input({1, 4})}).atan();
+             return cache;
+           }).advice;
+  EXPECT_THAT(last, HasSubstr("keep a tensor of the final length"));
+}
+
 TEST(Explain, NamesTheElementType) {
   compiled_by([] { return torch::sinh(input({11})).tan(); });
   const auto note = compiled_by([] { return torch::sinh(input({11}, torch::kDouble)).tan(); });

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <span>
 
@@ -148,6 +149,34 @@ std::vector<std::string> compare(const Outline& a, const Outline& b) {
       fmt::format("after {} equal ops: {} instead of {}; then {} equal ops", start, list(b), list(a), end)};
 }
 
+// What to write instead, where the same ops came with a third size: the program of each is its own.
+std::string advice(const Outline& o) {
+  const Outline* last = nullptr;
+  size_t sizes = 0;
+  for (const auto& other : history().outlines) {
+    if (other->leaves.size() != o.leaves.size() || common_start(*other, o) != o.ops.size() ||
+        other->ops.size() != o.ops.size() || other->leaves == o.leaves)
+      continue;
+    last = other.get();
+    ++sizes;
+  }
+  if (sizes < 2) return {};
+  const auto users = input_users(o);
+  for (size_t i = 0; i < o.leaves.size(); ++i) {
+    const auto &before = last->leaves[i].dims, &now = o.leaves[i].dims;
+    const auto [was, is] = std::ranges::mismatch(before, now);
+    if (before.size() != now.size() || is == now.end()) continue;
+    if (*is > *was && o.ops[users[i]]->op->name == "cat")
+      return "it grows by cat, and each length is a program of its own: keep a tensor of the final length, "
+             "write into it (index_copy_, or copy_ to a slice), and mask what is not there yet";
+    if (*is > 0 && *is < (int64_t{1} << 40))
+      return fmt::format(
+          "each size is a program of its own: pad to a few fixed sizes ({} here) and mask what was added",
+          std::bit_ceil(static_cast<uint64_t>(*is)));
+  }
+  return {};
+}
+
 // The earlier outline that shares most ops at its two ends; none where less than half is shared.
 const Outline* nearest(const Outline& o) {
   const Outline* best = nullptr;
@@ -167,11 +196,11 @@ const Outline* nearest(const Outline& o) {
 
 void exec::note_compile(OutlinePtr o, std::string_view reason, double seconds, std::string_view difference) {
   auto& h = history();
-  Recompile note{++h.compiles, std::string(reason), o->ops.size(), seconds, {}};
+  Recompile note{++h.compiles, std::string(reason), o->ops.size(), seconds, {}, {}};
   if (!difference.empty())
     note.differences.emplace_back(difference);
   else if (const Outline* before = nearest(*o))
-    note.differences = compare(*before, *o);
+    note.differences = compare(*before, *o), note.advice = advice(*o);
   if (note.differences.size() > kDifferences) {
     const size_t more = note.differences.size() - kDifferences;
     note.differences.resize(kDifferences);
@@ -195,6 +224,7 @@ std::string explain() {
     if (r.differences.empty()) text += "no earlier program is like it\n";
     if (r.differences.size() == 1) text += r.differences[0] + "\n";
     if (r.differences.size() > 1) text += fmt::format("\n  {}\n", fmt::join(r.differences, "\n  "));
+    if (!r.advice.empty()) text += "  " + r.advice + "\n";
   }
   return text.empty() ? "nothing was compiled\n" : text;
 }

@@ -18,6 +18,7 @@ struct Recompile {
   size_t ops = 0;
   double seconds = 0;
   std::vector<std::string> differences;  // from the nearest earlier program; empty for a first of its kind
+  std::string advice;                    // what to write instead, where sizes change again and again
 };
 
 // The latest compiles, oldest first (the last 256 are kept).
