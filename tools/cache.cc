@@ -47,16 +47,15 @@ int verify(const CacheOptions& options, bool json) {
   const auto files = cache.verify();
   int64_t bad = 0;
   for (const auto& f : files) {
-    const bool broken = !f.info && !f.other_version;
-    bad += broken;
-    if (broken && options.remove) {
+    bad += (f.damaged && !options.remove) || f.unreadable() ? 1 : 0;
+    if (f.damaged && options.remove) {
       std::error_code failed;
       std::filesystem::remove(f.path, failed);
       if (failed) throw file_error("delete", f.path, failed.value());
     }
   }
   return show(verify_json(cache, files, options.remove), verify_text(files, options.remove), json,
-              bad > 0 && !options.remove ? kFailed : kOk);
+              bad > 0 ? kFailed : kOk);
 }
 
 int report_removed(const DiskCache& cache, const cache::Removed& removed, bool json) {

@@ -24,7 +24,7 @@ std::string when(int64_t seconds) {
 }
 
 std::string state(const cache::DiskCache::File& f) {
-  return f.info ? "sound" : f.other_version ? "other version" : "damaged";
+  return f.info ? "sound" : f.other_version ? "other version" : f.damaged ? "damaged" : "unreadable";
 }
 
 ordered_json file_json(const cache::DiskCache::File& f) {
@@ -44,7 +44,7 @@ ordered_json file_json(const cache::DiskCache::File& f) {
 }
 
 struct Totals {
-  int64_t entries = 0, bytes = 0, executable_bytes = 0, other_version = 0, damaged = 0;
+  int64_t entries = 0, bytes = 0, executable_bytes = 0, other_version = 0, damaged = 0, unreadable = 0;
   double compile_s = 0;
   std::map<std::string, int64_t> platforms;
 };
@@ -55,7 +55,8 @@ Totals total(const CacheFiles& files) {
     ++t.entries;
     t.bytes += f.bytes;
     t.other_version += f.other_version;
-    t.damaged += !f.info && !f.other_version;
+    t.damaged += f.damaged;
+    t.unreadable += f.unreadable();
     if (!f.info) continue;
     t.executable_bytes += f.info->raw_bytes;
     t.compile_s += f.info->compile_seconds;
@@ -126,14 +127,16 @@ std::string stats_text(const cache::DiskCache& cache, const CacheFiles& files) {
 
 ordered_json verify_json(const cache::DiskCache& cache, const CacheFiles& files, bool removed) {
   const Totals t = total(files);
-  ordered_json damaged = ordered_json::array();
+  ordered_json damaged = ordered_json::array(), unread = ordered_json::array();
   for (const auto& f : files)
-    if (!f.info && !f.other_version) damaged.push_back({{"file", f.path.string()}, {"problem", f.problem}});
+    if (f.damaged || f.unreadable())
+      (f.damaged ? damaged : unread).push_back({{"file", f.path.string()}, {"problem", f.problem}});
   return {{"folder", cache.folder().string()},
           {"checked", t.entries},
-          {"sound", t.entries - t.damaged - t.other_version},
+          {"sound", t.entries - t.damaged - t.unreadable - t.other_version},
           {"other_version", t.other_version},
           {"damaged", damaged},
+          {"unreadable", unread},
           {"removed", removed ? t.damaged : 0}};
 }
 
@@ -141,9 +144,15 @@ std::string verify_text(const CacheFiles& files, bool removed) {
   const Totals t = total(files);
   std::string out;
   for (const auto& f : files)
-    if (!f.info && !f.other_version)
-      out += fmt::format("{} {}\n", paint(removed ? "removed:" : "damaged:", Colour::yellow), f.problem);
+    if (f.damaged || f.unreadable())
+      out += fmt::format("{} {}\n",
+                         paint(f.unreadable() ? "unreadable:"
+                               : removed      ? "removed:"
+                                              : "damaged:",
+                               Colour::yellow),
+                         f.problem);
   out += fmt::format("{} checked, {} damaged", human_count(t.entries, "program", "programs"), t.damaged);
+  if (t.unreadable > 0) out += fmt::format(", {} unreadable", t.unreadable);
   if (t.other_version > 0) out += fmt::format(", {} of other versions not looked into", t.other_version);
   return out + "\n";
 }

@@ -35,6 +35,8 @@ std::string_view text(const MappedFile& file) {
 
 std::vector<DiskCache::File> chosen(const DiskCache& cache, const std::vector<Hash128>& keys) {
   auto files = cache.verify();
+  for (const auto& f : files)  // it may be sound: an export without it would be less than was asked for
+    if (f.unreadable()) throw FileError(f.problem, {{"path", f.path.string()}}, "", Code::unavailable);
   std::erase_if(files, [&](const DiskCache::File& f) {
     return !f.info || (!keys.empty() && std::ranges::find(keys, f.key) == keys.end());
   });

@@ -83,7 +83,10 @@ std::optional<Entry> DiskCache::load(const Hash128& key) {
     ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
     return entry;
   } catch (const FileError& e) {
-    drop(key, e.message());
+    if (e.code() == Code::resource_exhausted)
+      warn_unusable(e);
+    else
+      drop(key, e.message());
     return std::nullopt;
   }
 }

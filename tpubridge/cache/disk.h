@@ -55,6 +55,9 @@ class DiskCache {
     std::optional<EntryInfo> info;  // empty where the head is not sound
     std::string problem;            // then: why
     bool other_version = false;     // then: it is another version's, and none of our business
+    bool damaged = false;           // then: its content is wrong, whoever reads it
+    // It may be sound, and cannot be read now.
+    [[nodiscard]] bool unreadable() const { return !info && !other_version && !damaged; }
   };
   [[nodiscard]] std::vector<File> list() const;    // the most recently used first
   [[nodiscard]] std::vector<File> verify() const;  // the same, each entry read whole

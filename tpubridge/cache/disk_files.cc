@@ -34,7 +34,11 @@ void each(const Path& folder, const std::function<void(const Path&, const struct
   if (error) throw file_error("read the folder", folder, error.value());
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     struct stat info {};
-    if (::lstat(it->path().c_str(), &info) == 0 && S_ISREG(info.st_mode)) use(it->path(), info);
+    if (::lstat(it->path().c_str(), &info) != 0) {
+      if (errno != ENOENT) throw file_error("read", it->path(), errno);
+    } else if (S_ISREG(info.st_mode)) {
+      use(it->path(), info);
+    }
   }
   if (error) throw file_error("read the folder", folder, error.value());
 }
@@ -76,7 +80,7 @@ void remove_litter(const Path& folder) {
 }
 
 DiskCache::File look_at(const Found& found, bool whole) {
-  DiskCache::File file{found.path, {}, found.bytes, found.used / 1'000'000'000, {}, "", false};
+  DiskCache::File file{found.path, {}, found.bytes, found.used / 1'000'000'000, {}, "", false, false};
   try {
     const auto key = parse_key(found.path.stem().string());
     file.info = whole ? decode(read_private_file(found.path), found.path).info : read_info(found.path);
@@ -87,6 +91,7 @@ DiskCache::File look_at(const Found& found, bool whole) {
     file.info.reset();
     file.problem = e.message();
     file.other_version = e.code() == Code::failed_precondition;
+    file.damaged = e.code() == Code::data_loss || dynamic_cast<const UntrustedFileError*>(&e) != nullptr;
     if (e.code() == Code::not_found) file.path.clear();  // deleted meanwhile
     if (const auto key = parse_key(found.path.stem().string())) file.key = *key;
   }

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <array>
+#include <cerrno>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -71,6 +74,8 @@ EntryInfo parse_description(std::string_view bytes, const Head& head, const Path
     info.created = json.at("created");
     info.raw_bytes = static_cast<int64_t>(head.raw);
     return info;
+  } catch (const std::bad_alloc&) {
+    throw file_error("read", name, ENOMEM);
   } catch (const std::exception& e) {  // JSON's errors and bad_optional_access
     corrupt(name, fmt::format("its description cannot be read ({})", e.what()));
   }
@@ -83,9 +88,10 @@ std::string decompress(std::string_view payload, size_t size, const Path& name) 
   try {
     out.resize(size);
   } catch (const std::exception&) {  // bad_alloc, length_error
-    corrupt(name, fmt::format("{} bytes cannot be held", size));
+    throw file_error("read", name, ENOMEM);
   }
   const size_t n = ZSTD_decompress(out.data(), out.size(), payload.data(), payload.size());
+  if (ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation) throw file_error("read", name, ENOMEM);
   if (ZSTD_isError(n)) corrupt(name, ZSTD_getErrorName(n));
   if (n != size) corrupt(name, "its size is not what its head says");
   return out;

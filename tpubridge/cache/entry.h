@@ -46,7 +46,8 @@ struct Encoded {
 [[nodiscard]] Encoded encode(const EntryInfo& info, std::string_view executable);
 
 // Both throw FileError: FAILED_PRECONDITION where another version of the library wrote it, DATA_LOSS where it
-// is cut off, changed, or no entry at all. `name` stands in the message.
+// is cut off, changed, or no entry at all, RESOURCE_EXHAUSTED where memory is too short to tell. `name`
+// stands in the message.
 [[nodiscard]] Entry decode(std::string_view bytes, const Path& name);
 [[nodiscard]] EntryInfo read_info(const Path& path);  // reads the head alone
 
