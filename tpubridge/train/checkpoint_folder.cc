@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 #include <random>
 #include <system_error>
 
@@ -58,9 +59,12 @@ struct Draft {
     make_folder(path);
   }
   ~Draft() {
-    std::error_code error;
-    std::filesystem::remove_all(path, error);
-    if (error) log::warn("checkpoint.left_behind", {{"path", path.string()}, {"cause", error.message()}});
+    try {
+      std::error_code error;
+      std::filesystem::remove_all(path, error);
+      if (error) log::warn("checkpoint.left_behind", {{"path", path.string()}, {"cause", error.message()}});
+    } catch (const std::bad_alloc&) {  // whoever saves into this folder next removes it
+    }
   }
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;

@@ -68,8 +68,11 @@ struct CheckpointStore::Claim {
       throw file_error("lock", path, errno);
     }
     std::error_code error;  // what a killed process left half-written
-    for (const auto& entry : fs::directory_iterator(folder, error))
-      if (entry.path().filename().string().starts_with(".tmp-")) fs::remove_all(entry.path(), error);
+    for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
+         it.increment(error)) {
+      std::error_code kept;
+      if (it->path().filename().string().starts_with(".tmp-")) fs::remove_all(it->path(), kept);
+    }
   }
   Fd fd;
 };
@@ -152,9 +155,9 @@ std::optional<Path> CheckpointStore::set_aside() {
   if (all.empty()) return std::nullopt;
   int n = 1;
   Path aside = folder_ / "before-1";
-  while (fs::exists(aside)) aside = folder_ / ("before-" + std::to_string(++n));
   std::error_code error;
-  fs::create_directory(aside, error);
+  while (fs::exists(aside, error) && !error) aside = folder_ / ("before-" + std::to_string(++n));
+  if (!error) fs::create_directory(aside, error);
   for (const Path& path : all)
     if (!error) fs::rename(path, aside / path.filename(), error);
   if (error) {
