@@ -22,6 +22,7 @@ class Scenario {
   // "old" or "new": each of them whole. Anything else is what is wrong.
   [[nodiscard]] virtual std::string look() = 0;
   [[nodiscard]] virtual bool throws() const { return true; }  // whether act tells of bad files by throwing
+  [[nodiscard]] virtual bool lasts() const { return true; }   // a power cut after act takes nothing of it
   [[nodiscard]] const Path& folder() const { return folder_; }
   void reset();  // an empty folder, then prepare
 

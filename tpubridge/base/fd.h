@@ -39,6 +39,8 @@ struct OpenFile {
 
 // How many bytes were read: less than asked for only at the end of the file.
 [[nodiscard]] size_t read_at(const Fd& fd, const Path& path, std::span<std::byte> into, size_t offset);
+// The names in a folder, to outlive a power cut. Some file systems cannot do it: nothing happens there.
+void sync_folder(const Path& folder);
 // For writing, without waiting for the reader of a pipe: where there is none, ENXIO.
 [[nodiscard]] Fd open_to_write(const Path& path, int flags);
 void write_all(const Fd& fd, const Path& path, std::string_view data);

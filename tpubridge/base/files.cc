@@ -74,10 +74,7 @@ class Replacement {
     if (::fsync(fd_.get()) != 0) fail();
     if (::rename(temp_.c_str(), path_.c_str()) != 0) fail();
     temp_.clear();
-    // The rename is in place; without this it might not outlive a power cut. Some file systems cannot do it.
-    const Path folder = path_.has_parent_path() ? path_.parent_path() : Path(".");
-    const Fd directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory && ::fsync(directory.get()) != 0 && errno != EINVAL && errno != ENOTSUP) fail();
+    sync_folder(path_.parent_path());
   }
 
  private:
@@ -107,6 +104,12 @@ FileError file_error(std::string_view doing, const Path& path, int error_number)
   return FileError(fmt::format("cannot {} {}: {}", doing, path.string(), reason),
                    {{"path", path.string()}, {"cause", reason}}, known ? std::string(cause->hint) : "",
                    known ? cause->code : Code::unknown);
+}
+
+void sync_folder(const Path& folder) {
+  const Fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
+    throw file_error("write", folder, errno);
 }
 
 void Fd::reset() {

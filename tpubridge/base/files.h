@@ -29,7 +29,8 @@ using Path = std::filesystem::path;
 void write_file(const Path& path, std::span<const std::string_view> parts);
 void write_file(const Path& path, std::string_view content);
 
-void make_folder(const Path& path);     // with its parents; nothing happens where it is there
+// With its parents; nothing happens where it is there. What is made outlives a power cut.
+void make_folder(const Path& path);
 [[nodiscard]] Path home_folder();       // $HOME, or the user database
 [[nodiscard]] Path cache_folder();      // $TPUBRIDGE_CACHE_DIR, $XDG_CACHE_HOME/tpubridge, ~/.cache/tpubridge
 [[nodiscard]] Path temporary_folder();  // $TMPDIR, or /tmp

@@ -17,8 +17,13 @@ namespace tpubridge {
 
 void make_folder(const Path& path) {
   std::error_code error;
+  std::vector<Path> grown;  // folders with a new one in them
+  for (Path p = path; !p.empty() && p != p.parent_path() && !std::filesystem::exists(p, error);
+       p = p.parent_path())
+    grown.push_back(p.parent_path());
   std::filesystem::create_directories(path, error);
   if (error) throw file_error("create the folder", path, error.value());
+  for (const Path& folder : grown) sync_folder(folder);
   // Where something else stands there, some libraries report no error.
   if (!std::filesystem::is_directory(path, error)) throw file_error("create the folder", path, ENOTDIR);
 }

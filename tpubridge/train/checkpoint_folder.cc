@@ -45,18 +45,14 @@ std::string manifest_sum(json manifest) {
   return hash128(manifest.dump()).hex();
 }
 
-void sync_folder(const Path& folder) {
-  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
-    throw file_error("write", folder, errno);
-}
-
 // Removed with all that is in it, unless it became something else.
 struct Draft {
   explicit Draft(const Path& target) {
     std::random_device random;
     path = target.parent_path() / (".tmp-" + target.filename().string() + "-" + std::to_string(random()));
-    make_folder(path);
+    std::error_code error;
+    if (!std::filesystem::create_directory(path, error))
+      throw file_error("create the folder", path, error ? error.value() : EEXIST);
   }
   ~Draft() {
     try {

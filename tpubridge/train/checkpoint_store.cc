@@ -160,8 +160,11 @@ std::optional<Path> CheckpointStore::set_aside() {
   if (!error) fs::create_directory(aside, error);
   for (const Path& path : all)
     if (!error) fs::rename(path, aside / path.filename(), error);
-  if (error) {
-    const FileError e = file_error("move the checkpoints to", aside, error.value());
+  try {
+    if (error) throw file_error("move the checkpoints to", aside, error.value());
+    sync_folder(aside);
+    sync_folder(folder_);
+  } catch (const FileError& e) {
     throw checkpoint_error("save", folder_, e.message(), e.details(), e.hint(), e.code());
   }
   log::info("checkpoint.set_aside", {{"path", aside.string()}});
