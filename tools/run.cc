@@ -208,7 +208,10 @@ std::vector<std::string> where(const RunOptions& options) {
 int check(const RunOptions& options) {
   limit_this_process();
   const ProgramFile program = read(options);
+  const bool confined = pjrt::is_cpu_plugin(pjrt::choose(options.plugin));
+  if (confined) confine_files();
   const auto client = open(options, program);
+  if (confined) confine_calls();
   const cache::Found found = compile(*client, program);
   print_checked(program, found.source == cache::Source::disk ? std::nullopt : std::optional(found.seconds));
   return kOk;

@@ -20,10 +20,9 @@ std::shared_ptr<pjrt::Client> open_client(const std::string& plugin, std::option
   quiet_plugins();
   if (!devices) return pjrt::open(plugin);
   const pjrt::Candidate chosen = pjrt::choose(plugin);
-  const bool cpu =
-      chosen.name == "cpu" || Path(chosen.path).filename().string().find("cpu") != std::string::npos;
   auto client =
-      pjrt::open(plugin, cpu ? pjrt::Values{{"cpu_device_count", int64_t{*devices}}} : pjrt::Values{});
+      pjrt::open(plugin, pjrt::is_cpu_plugin(chosen) ? pjrt::Values{{"cpu_device_count", int64_t{*devices}}}
+                                                     : pjrt::Values{});
   const auto there = std::ssize(client->addressable_devices());
   if (there < *devices)
     throw TPUNotAvailableError(

@@ -14,8 +14,11 @@
 #include "tools/interrupt.h"
 #include "tools/output.h"
 #include "tools/version.h"
+#include "tpubridge/base/confine.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/hash.h"
+#include "tpubridge/base/log.h"
+#include "tpubridge/base/private_files.h"
 #include "tpubridge/base/subprocess.h"
 #include "tpubridge/cache/disk.h"
 #include "tpubridge/cache/key.h"
@@ -57,6 +60,12 @@ void refuse_waiting(const ProgramFile& program) {
 }
 
 [[noreturn]] void refuse(const ProgramFile& program, const Outcome& outcome) {
+  if (const std::string call = refused_call(outcome.err); outcome.code == SIGSYS && !call.empty())
+    throw ProgramError(
+        fmt::format("{}: the program made its compiler do what no compiler needs: the system call {}",
+                    program.path.string(), call),
+        {{"file", program.path.string()}, {"call", call}},
+        "Do not trust this file: ask whoever gave it to you.", Code::permission_denied);
   // The last words are often XLA's reason.
   std::string last = outcome.err.substr(0, outcome.err.find_last_not_of('\n') + 1);
   last = last.substr(last.rfind('\n') == last.npos ? 0 : last.rfind('\n') + 1);
@@ -114,6 +123,23 @@ void limit_this_process() {
   data.rlim_cur = std::min(data.rlim_cur, static_cast<rlim_t>(pages) * static_cast<rlim_t>(size));
   ::setrlimit(RLIMIT_DATA, &data);
 #endif
+}
+
+void confine_files() {
+  if (env::raw("XLA_FLAGS").value_or("").find("_dump_") != std::string::npos) return;  // files for the user
+  std::vector<Path> folders;
+  try {
+    if (const auto disk = cache::DiskCache::from_environment()) {
+      make_private_folder(disk->folder());
+      folders.push_back(cache_folder());
+    }
+  } catch (const FileError&) {  // whoever writes there tells
+  }
+  if (!write_only_below(folders)) log::info("untrusted.unconfined", {{"missing", "Landlock"}});
+}
+
+void confine_calls() {
+  if (!forbid_system_calls()) log::info("untrusted.unconfined", {{"missing", "seccomp"}});
 }
 
 void print_checked(const ProgramFile& program, std::optional<double> compile_s) {

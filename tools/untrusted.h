@@ -23,6 +23,11 @@ struct Check {
 
 // The child's part: limits for this process, before anything of the program is read.
 void limit_this_process();
+// For the CPU plugin's compiler, which needs nothing but files to read: before the plugin is loaded nothing
+// is written outside of the cache any more, afterwards there is no network, no other program, no other
+// process.
+void confine_files();
+void confine_calls();
 // What the child prints when it has compiled the program.
 void print_checked(const ProgramFile& program, std::optional<double> compile_s);
 

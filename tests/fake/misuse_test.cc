@@ -136,11 +136,11 @@ TEST_F(Misuse, OptionsOfTheWrongTypeOrName) {
   const auto wrong = failed(api_->PJRT_Client_Create(&a));
   ASSERT_TRUE(wrong);
   EXPECT_NE(wrong->message.find("wrong type"), std::string::npos);
-  option.name = "cpu_device_count";
+  option.name = "cpu_devices";
   option.name_size = std::strlen(option.name);
   const auto unknown = failed(api_->PJRT_Client_Create(&a));
   ASSERT_TRUE(unknown);
-  EXPECT_NE(unknown->message.find("cpu_device_count"), std::string::npos);
+  EXPECT_NE(unknown->message.find("cpu_devices"), std::string::npos);
   EXPECT_EQ(count("misuse"), 0);
 }
 

@@ -17,7 +17,8 @@ void check_options(const PJRT_Client_Create_Args& a) {
       {"ml_framework_name", PJRT_NamedValue_kString},
       {"ml_framework_version", PJRT_NamedValue_kString},
       {"max_inflight_computations", PJRT_NamedValue_kInt64},
-      {"session_id", PJRT_NamedValue_kString}};
+      {"session_id", PJRT_NamedValue_kString},
+      {"cpu_device_count", PJRT_NamedValue_kInt64}};  // where it is named as a CPU plugin
   if (a.num_options && !a.create_options) registry::misuse("options are announced, but null");
   for (size_t i = 0; i < a.num_options; ++i) {
     const PJRT_NamedValue& option = a.create_options[i];

@@ -1,4 +1,7 @@
 // Compiling, for a client or for a topology: by the compiler below, held against the HBM of the generation.
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <thread>
 
@@ -26,6 +29,7 @@ void check_fit(const CompiledStats& s, int64_t hbm) {
 void disturb(int64_t hbm) {
   if (const auto rule = due("compile_slow")) std::this_thread::sleep_for(std::chrono::milliseconds(rule->ms));
   if (due("compile_hang")) Gate::closed()->wait();
+  if (due("compile_connects")) ::close(::socket(AF_INET, SOCK_STREAM, 0));
   if (const auto rule = due("compile_oom")) {
     const Failure text = hbm_overflow("temporaries", hbm + hbm / 2, hbm);
     throw failure(*rule, text.code, text.message);

@@ -61,7 +61,7 @@ const char* const kFailures[] = {
     "initialize_error", "client_error",       "compile_error",   "compile_oom",         "compile_slow",
     "compile_hang",     "execute_error",      "execute_oom",     "execute_event_error", "execute_event_oom",
     "execute_hang",     "buffer_oom",         "from_host_error", "to_host_error",       "device_lost",
-    "serialize_flip",   "serialize_truncate", "call_error",      "execute_taken"};
+    "serialize_flip",   "serialize_truncate", "call_error",      "execute_taken",       "compile_connects"};
 
 Rule rule(const std::string& text) {
   const auto parts = split(text, ':');

@@ -99,6 +99,22 @@ TEST(Untrusted, WhatWentWellIsLoadedAndNotCheckedAgain) {
   EXPECT_EQ(count(cache.path(), ".checked"), 0);
 }
 
+TEST(Untrusted, ACompilerThatWantsTheNetworkIsEnded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "nothing is confined under a sanitizer";
+#endif
+  const File program("p.mlir", kOne);
+  const TempFolder folder;
+  const Path plugin = folder.path() / "libcpu_that_connects.so";
+  std::filesystem::copy_file(FAKE_PLUGIN, plugin);
+  const Ran ran = tpubridge({"run", program.str(), "--plugin", plugin.string(), "--json"},
+                            {{"FAKE_PJRT", "fail=compile_connects"}});
+  if (ran.code == 0) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(ran.error()["error_type"], "ProgramError") << ran.out << ran.err;
+  EXPECT_EQ(ran.error()["details"]["call"], "socket");
+  EXPECT_THAT(ran.error()["message"].get<std::string>(), HasSubstr("what no compiler needs"));
+}
+
 TEST(Untrusted, TheChildsErrorIsToldAsItIs) {
   const File program("bad.mlir", "func.func @main() -> tensor<i32> {\n  return %0 : tensor<i32>\n}\n");
   const Ran checked = tpubridge({"run", program.str(), "--plugin", "cpu"}),
