@@ -55,6 +55,7 @@ void warn_of_environment() {
 }
 
 int run(int argc, char** argv) {
+  handle_interrupts(wants_json(argc, argv));
   CLI::App app("Runs StableHLO programs on TPUs, GPUs and CPUs through PJRT plugins, without Python.",
                "tpubridge");
   Invocation call;
@@ -68,7 +69,6 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return usage_error(app, e, argc, argv);
   }
-  handle_interrupts(call.json);
   try {
     if (!call.json && !call.quiet) warn_of_environment();
     return call.body();

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/tools/command.h"
+#include "tpubridge/base/tensor_file.h"
 
 namespace tpubridge::tools_test {
 namespace {
@@ -120,6 +121,29 @@ TEST(Interrupt, DuringAHungCompileAsJson) {
   // On a slow machine the plugin may still be loading.
   EXPECT_THAT(error["message"].get<std::string>(),
               testing::MatchesRegex("interrupted by SIGTERM while (compiling|opening the plugin)"));
+}
+
+// From the start of the process to its end: before the plugin is loaded, while it opens, compiles, runs,
+// saves.
+TEST(Interrupt, OneSignalIsEnoughAtAnyTime) {
+  const TempFolder folder;
+  const Path said = folder.path() / "said", out = folder.path() / "out.safetensors";
+  for (int delay = 0; delay < 400; delay += 25) {
+    SCOPED_TRACE(delay);
+    std::filesystem::remove(out);
+    write_file(said, "");
+    Child child({"run", data("portable.mlir"), "--random", "1", "--plugin", "cpu", "--out", out.string()}, "",
+                said);
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    child.send(SIGTERM);
+    const int code = child.wait(std::chrono::seconds(20));
+    EXPECT_THAT(code, testing::AnyOf(143, -SIGTERM, 0)) << "the last two: before main, or after the end";
+    EXPECT_EQ(code == 143, read_file(said).find("interrupted by SIGTERM while ") != std::string::npos);
+    EXPECT_TRUE(code != 0 || std::filesystem::exists(out));
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("said", "out.safetensors"));
+    EXPECT_TRUE(!std::filesystem::exists(out) || !read_tensors(out).tensors.empty());
+  }
 }
 
 // The doctor's children are ended with it.
