@@ -1,6 +1,8 @@
 // The allocator, as all libraries of this program see it. Under a sanitizer, which has its own, C++'s alone.
+#include <dlfcn.h>
+
 #include <cerrno>
-#include <cstdlib>
+#include <cstddef>
 #include <new>
 
 #include "tests/faults/interpose.h"
@@ -8,12 +10,10 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 
 void* operator new(size_t size) {
-  void* const out = tpubridge::faults::refuse_allocation() ? nullptr : std::malloc(size);
-  if (out == nullptr) throw std::bad_alloc();
-  return out;
+  static auto* const next = reinterpret_cast<void* (*)(size_t)>(::dlsym(RTLD_NEXT, "_Znwm"));
+  if (tpubridge::faults::refuse_allocation()) throw std::bad_alloc();
+  return next(size);
 }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete(void* at, size_t) noexcept { std::free(at); }
 
 #else
 
