@@ -181,6 +181,41 @@ std::vector<Wrong> wrong_calls() {
       WRONG("softmax_type", softmax(ones({2, 3}, d, kLong), 1)),
       WRONG("in_place", ones({3}, d).add_(ones({2, 3}, d))),
       WRONG("in_place_type", ones({3}, d, kLong).add_(1.5)),
+      WRONG("fill", ones({3}, d, kByte).fill_(1000)),
+      WRONG("full", torch::full({3}, 1e6, TensorOptions(d).dtype(kHalf))),
+      WRONG("masked_fill_number", ones({3}, d, kChar).masked_fill(ones({3}, d, kBool), -129)),
+      WRONG("complex_out",
+            [&] {
+              auto o = ones({3}, d);
+              torch::complex_out(o, ones({3}, d), ones({3}, d));
+            }()),
+      WRONG("polar_out",
+            [&] {
+              auto o = ones({3}, d, kComplexDouble);
+              polar_out(o, ones({3}, d), ones({3}, d));
+            }()),
+      WRONG("complex_types", torch::complex(ones({3}, d), ones({3}, d, kDouble))),
+      WRONG("renorm_dims", ones({3}, d).renorm(2, 0, 1)),
+      WRONG("renorm_p", ones({3, 3}, d).renorm(-1, 0, 1)),
+      WRONG("renorm_maxnorm", ones({3, 3}, d).renorm(2, 0, -1)),
+      WRONG("renorm_dim_2", ones({3, 3}, d).renorm(2, 2, 1)),
+      WRONG("renorm_type", ones({3, 3}, d, kLong).renorm(2, 0, 1)),
+      WRONG("igamma", igamma(ones({3}, d), ones({4}, d))),
+      WRONG("igamma_type", igamma(ones({3}, d, kComplexFloat), ones({3}, d))),
+      WRONG("igamma_whole", igamma(ones({3}, d, kLong), ones({3}, d, kLong))),
+      WRONG("polynomial", special_legendre_polynomial_p(ones({3}, d), ones({4}, d))),
+      WRONG("polynomial_type", special_hermite_polynomial_h(ones({3}, d, kHalf), ones({3}, d, kHalf))),
+      WRONG("polynomial_complex", special_laguerre_polynomial_l(ones({3}, d, kComplexFloat), ones({3}, d))),
+      WRONG("mode_dim", ones({3}, d).mode(1)),
+      WRONG("mode_empty", ones({0}, d).mode()),
+      WRONG("mode_type", ones({3}, d, kComplexFloat).mode()),
+      WRONG("multi_margin_none", multi_margin_loss(ones({0}, d), ones({1}, d, kLong))),
+      WRONG("multi_margin_target", multi_margin_loss(ones({}, d), ones({2}, d, kLong))),
+      WRONG("multi_margin_p", multi_margin_loss(ones({3}, d), ones({}, d, kLong), 3)),
+      WRONG("multi_margin_weight", multi_margin_loss(ones({3}, d), ones({}, d, kLong), 1, 1, ones({2}, d))),
+      WRONG("pdist_rank", pdist(ones({3}, d))),
+      WRONG("pdist_p", pdist(ones({1, 3}, d), -1)),
+      WRONG("nonzero_static", nonzero_static(ones({3}, d), -1)),
   };
 }
 

@@ -6,6 +6,7 @@
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/number_fits.h"
 #include "tpubridge/device/place.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/device/storage.h"
@@ -41,6 +42,16 @@ void resolve_bits(const OpInfo& info, torch::jit::Stack& stack) {
         std::find(info.written.begin(), info.written.end(), i) == info.written.end())
       v = t.resolve_conj().resolve_neg();
   }
+}
+
+// The CPU has the words for a number that the result cannot hold, and for an out= of another type. Meta
+// kernels look at the type of out= themselves.
+bool numbers_and_types_fit(const OpInfo& info, c10::ArrayRef<c10::IValue> args, const Plan& plan) {
+  if ((info.row->flags & lower::fitting) && !numbers_fit(info, args, plan)) return false;
+  if (!info.resizes || !info.row->shape) return true;
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    if (args[info.written[i]].toTensor().scalar_type() != plan.outputs[i].dtype) return false;
+  return true;
 }
 
 // Puts a result into the argument that the op writes to.
@@ -114,7 +125,7 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   CallKey key;
   const bool readable = read_call(info_, *device, args, key);
   const Plan* plan = readable ? &this->plan(op, *device, args, key) : nullptr;
-  if (!plan || plan->outputs.empty()) {
+  if (!plan || plan->outputs.empty() || !numbers_and_types_fit(info_, args, *plan)) {
     lock.unlock();
     return fall_back_refused(op, !info_.written.empty(), stack);
   }

@@ -178,7 +178,7 @@ std::span<const Row> activation_rows() {
       {{"softplus_backward"}, softplus_backward},
       {{"mish"}, mish},
       {{"mish_backward"}, mish_backward},
-      {{"hardtanh"}, hardtanh, plain, like_first},
+      {{"hardtanh"}, hardtanh, fitting, like_first},
       {{"hardtanh_backward"}, hardtanh_backward, plain, like_first},
       {{"hardsigmoid"}, hardsigmoid},
       {{"hardsigmoid_backward"}, hardsigmoid_backward},

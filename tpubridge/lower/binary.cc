@@ -177,8 +177,8 @@ void pow_tensor(Context& c) {
 
 std::span<const Row> binary_rows() {
   static const Row rows[] = {
-      {{"add.Tensor"}, add, promote},
-      {{"sub.Tensor"}, sub, promote},
+      {{"add.Tensor"}, add, promote | fitting},
+      {{"sub.Tensor"}, sub, promote | fitting},
       {{"rsub.Tensor"},
        rsub,
        promote,

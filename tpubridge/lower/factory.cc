@@ -57,11 +57,11 @@ void triangle(Context& c) {
 
 std::span<const Row> factory_rows() {
   static const Row rows[] = {
-      {{"fill.Scalar"}, filled, plain, like_first},
+      {{"fill.Scalar"}, filled, fitting, like_first},
       {{"fill.Tensor"}, filled, plain, like_first},
       {{"zero"}, zero, plain, like_first},
       {{"arange.start_out", 0b111}, arange, bake},
-      {{"linspace.out"}, linspace},
+      {{"linspace.out"}, linspace, fitting},
       {{"logspace.out"}, logspace},
       {{"eye.m_out"}, eye},
       {{"eye.out"}, eye},

@@ -154,7 +154,7 @@ std::span<const Row> layout_rows() {
        }},
       {{"constant_pad_nd"},
        constant_pad,
-       composite,
+       composite | fitting,
        [](const Call& c) -> std::vector<Shape> {
          Dims dims = c.dims(0);
          const Dims pad = c.integers(1);

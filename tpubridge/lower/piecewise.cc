@@ -82,7 +82,7 @@ void glu_backward(Context& c) {
 
 std::span<const Row> piecewise_rows() {
   static const Row rows[] = {
-      {{"threshold"}, threshold},
+      {{"threshold"}, threshold, fitting},
       {{"hardshrink"}, hardshrink},
       {{"hardshrink_backward"}, shrink_backward},
       {{"softshrink"}, softshrink},

@@ -24,6 +24,7 @@ enum Flags : unsigned {
   random = 8,           // gets two more operands at the end: seed and offset (s64 numbers)
   composite = 16,       // torch would compose it of other ops; this row is taken instead
   keep_format = 64,     // (32 is precision.h's) results lie in memory like the arguments: channels last
+  fitting = 128,        // numbers that the result's type cannot hold are left to the CPU
 };
 
 struct Row : trace::Op {

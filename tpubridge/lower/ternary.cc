@@ -63,18 +63,18 @@ std::span<const Row> ternary_rows() {
        [](const Call& c) -> std::vector<Shape> {
          return {Shape{DType::token, broadcast({&c.dims(0), &c.dims(1), &c.dims(2)})}};
        }},
-      {{"clamp"}, clamp<true, true>},
+      {{"clamp"}, clamp<true, true>, fitting},
       {{"clamp.Tensor"}, clamp<true, true>},
-      {{"clamp_min"}, clamp<true, false>},
+      {{"clamp_min"}, clamp<true, false>, fitting},
       {{"clamp_min.Tensor"}, clamp<true, false>},
-      {{"clamp_max"}, clamp<false, true>},
+      {{"clamp_max"}, clamp<false, true>, fitting},
       {{"clamp_max.Tensor"}, clamp<false, true>},
       {{"addcmul"}, addc<hlo::multiply>, promote},
       {{"addcdiv"}, addc<hlo::divide>, promote},
       {{"lerp.Scalar"}, lerp, promote},
       {{"lerp.Tensor"}, lerp, promote},
-      {{"masked_fill.Scalar"}, masked_fill, composite, masked_fill_shape},
-      {{"masked_fill.Tensor"}, masked_fill, composite, masked_fill_shape},
+      {{"masked_fill.Scalar"}, masked_fill, composite | fitting, masked_fill_shape},
+      {{"masked_fill.Tensor"}, masked_fill, composite | fitting, masked_fill_shape},
   };
   return rows;
 }
