@@ -34,6 +34,8 @@ std::vector<Loss> losses() {
       {"smooth_l1", two, [](const Tensors& t) { return F::smooth_l1_loss(t[0], t[1], torch::kMean, 0.5); }},
       {"huber", two,
        [](const Tensors& t) { return F::huber_loss(t[0], t[1], F::HuberLossFuncOptions().delta(0.7)); }},
+      {"huber_without_bound", two,
+       [](const Tensors& t) { return F::huber_loss(t[0], t[1], F::HuberLossFuncOptions().delta(INFINITY)); }},
       {"cross_entropy", with_classes, [](const Tensors& t) { return F::cross_entropy(t[0], t[1]); }},
       {"cross_entropy_weighted", with_classes,
        [](const Tensors& t) {

@@ -1,4 +1,5 @@
 // Loss functions that arrive as ops of their own.
+#include "tpubridge/base/errors.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
 #include "tpubridge/lower/loss_reduction.h"
@@ -103,22 +104,28 @@ void mse_backward(Context& c) {
   c.result(hlo::multiply(g, hlo::multiply(d, like(d, 2))));
 }
 
-// |d| < beta: d²/2beta, else |d| − beta/2. Huber's is beta times that.
-void smooth_l1(Context& c, double beta, double scale) {
+// |d| < beta: d²/2beta, else |d| − beta/2. Huber's is beta times that, and d²/2 where beta is infinite.
+template <bool Huber>
+void smooth_l1(Context& c) {
+  const double beta = c.number(3), scale = Huber ? beta : 1;
+  if (!(beta >= 0)) throw ArgumentError("torch takes no negative beta");
   const Value d = difference(c, 0, 1, c.opmath()), a = hlo::abs(d);
   if (beta == 0) return c.result(reduced(a, c.integer(2)));
-  const Value quadratic = hlo::multiply(hlo::multiply(d, d), like(d, 0.5 * scale / beta));
+  const Value quadratic = hlo::multiply(hlo::multiply(d, d), like(d, Huber ? 0.5 : 0.5 / beta));
   const Value linear = hlo::multiply(hlo::subtract(a, like(a, 0.5 * beta)), like(a, scale));
   c.result(
       reduced(hlo::select(hlo::compare(a, like(a, beta), Direction::lt), quadratic, linear), c.integer(2)));
 }
-void smooth_l1_backward(Context& c, double beta, double scale) {
+template <bool Huber>
+void smooth_l1_backward(Context& c) {
+  const double beta = c.number(4);
   const Value d = difference(c, 1, 2, c.opmath()), g = unreduced(c.in(0, d.dtype()), d, c.integer(3));
   Value slope = hlo::sign(d);
+  if (Huber) slope = hlo::multiply(slope, like(d, beta));
   if (beta != 0)
     slope = hlo::select(hlo::compare(hlo::abs(d), like(d, beta), Direction::lt),
-                        hlo::divide(d, like(d, beta)), slope);
-  c.result(hlo::multiply(g, hlo::multiply(slope, like(d, scale))));
+                        Huber ? d : hlo::divide(d, like(d, beta)), slope);
+  c.result(hlo::multiply(g, slope));
 }
 
 // self, target, weight?, reduction
@@ -171,22 +178,16 @@ std::span<const Row> loss_rows() {
        [](const Call& c) -> std::vector<Shape> {
          return {Shape{DType::token, broadcast({&c.dims(1), &c.dims(2)})}};
        }},
-      {{"smooth_l1_loss"}, [](Context& c) { smooth_l1(c, c.number(3), 1); }, promote},
-      {{"smooth_l1_loss_backward"},
-       [](Context& c) { smooth_l1_backward(c, c.number(4), 1); },
-       promote,
-       like_second},
+      {{"smooth_l1_loss"}, smooth_l1<false>, promote},
+      {{"smooth_l1_loss_backward"}, smooth_l1_backward<false>, promote, like_second},
       {{"huber_loss"},
-       [](Context& c) { smooth_l1(c, c.number(3), c.number(3)); },
+       smooth_l1<true>,
        promote,
        [](const Call& c) -> std::vector<Shape> {
          if (!(c.number(3) > 0)) return {};
          return {Shape{DType::token, c.integer(2) == none ? broadcast({&c.dims(0), &c.dims(1)}) : Dims{}}};
        }},
-      {{"huber_loss_backward"},
-       [](Context& c) { smooth_l1_backward(c, c.number(4), c.number(4)); },
-       promote | composite,
-       like_second},
+      {{"huber_loss_backward"}, smooth_l1_backward<true>, promote | composite, like_second},
       {{"binary_cross_entropy"}, bce, plain, bce_shape},
       {{"binary_cross_entropy_backward"}, bce_backward, plain, like_second},
   };
