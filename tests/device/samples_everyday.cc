@@ -81,6 +81,12 @@ std::vector<Sample> everyday_samples() {
       ORDERED_PAIR("median.dim", t[0].median(-1, true), "fb"),
       ORDERED_PAIR("median.dim", with_nan(t[0]).median(2), "f", false),
       ORDERED_PAIR("nanmedian.dim", with_nan(t[0]).nanmedian(0), "f", false),
+      ORDERED_PAIR("mode", t[0].mode(1)),
+      REPEATED("mode", std::get<0>(t[0].mode(1)) COMMA std::get<1>(t[0].mode(0, true))
+                           COMMA std::get<1>(t[1].mode())),
+      REPEATED("nonzero_static",
+               nonzero_static(t[0], 9) COMMA nonzero_static(t[0], 40, 7) COMMA nonzero_static(t[1], 0),
+               "fio"),
       ORDERED_PAIR("kthvalue", t[0].kthvalue(2, 1)),
       ORDERED_PAIR("kthvalue", t[0].kthvalue(5, -1, true), "fb"),
       ORDERED_PAIR("cummax", t[0].cummax(1)),

@@ -33,6 +33,8 @@ std::vector<Sample> reduction_samples() {
       REDUCE("sum.dim_IntList", x.sum(IntArrayRef{0, 2}, true), "fbio"),
       REDUCE("mean.dim", x.mean(IntArrayRef{-1})),
       REDUCE("mean.dim", x.mean()),
+      REDUCE("renorm", x.renorm(2, 1, 1.5), "fdc"),
+      REDUCE("renorm", x.renorm(INFINITY, 0, 1.9), "fb"),
       REDUCE("amax", torch::amax(x, {1})),
       REDUCE("amin", torch::amin(x, {0, 1}, true)),
       REDUCE("max", x.max(), "fi"),

@@ -54,6 +54,12 @@ Tensors multi_margin(const Tensors& t) {
   return {torch::multi_margin_loss(t[0], t[2], P, 0.7, t[1].detach(), R)};
 }
 Tensors multi_margin_of_one(const Tensors& t) { return {torch::multi_margin_loss(t[0][1], t[2][1])}; }
+template <at::Reduction::Reduction R>
+Tensors multi_margin_of_one_class(const Tensors& t) {
+  const auto right = torch::zeros({}, t[2].options()), weight = t[1].detach().slice(0, 0, 1);
+  return {torch::multi_margin_loss(t[0][1][2], right, 1, 0.7, weight, R),
+          torch::multi_margin_loss(t[0][1].slice(0, 0, 1), right.view({1}), 2, 0.7, {}, R)};
+}
 // t: scores [3, 4], lists of right classes that end at −1.
 template <at::Reduction::Reduction R>
 Tensors multilabel_margin(const Tensors& t) {
@@ -117,6 +123,8 @@ std::vector<Sample> resample_samples() {
       multi(multi_margin<2, at::Reduction::Sum>),
       multi(multi_margin<2, at::Reduction::None>),
       multi(multi_margin_of_one),
+      multi(multi_margin_of_one_class<at::Reduction::Mean>),
+      multi(multi_margin_of_one_class<at::Reduction::None>),
       multilabel(multilabel_margin<at::Reduction::Mean>),
       multilabel(multilabel_margin<at::Reduction::None>),
   };

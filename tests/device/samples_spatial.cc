@@ -48,6 +48,8 @@ std::vector<Sample> spatial_samples() {
       SAMPLE("_cdist_forward", torch::cdist(t[0], t[1], INFINITY), Sizes({{4, 3}, {5, 3}})),
       SAMPLE("_pdist_forward", torch::pdist(t[0], 2), Sizes({{5, 3}})),
       SAMPLE("_pdist_forward", torch::pdist(t[0], 1.5), Sizes({{5, 3}})),
+      SAMPLE("_pdist_forward", torch::pdist(t[0], 2), Sizes({{1, 3}})),
+      SAMPLE("_pdist_forward", torch::pdist(t[0], 2), Sizes({{4, 0}}), "f", 1, false),
       SAMPLE("copy", torch::copy(t[0], t[1]), Sizes({{2, 3}, {3}}), "fb", 1, false),
       INDEXED("scatter_reduce.two", reduced(t, "sum", true), {5, 3}, {4, 2}, 5, {6, 3}, "f", false),
       REDUCED("sum", true, "fbi", true),

@@ -23,6 +23,10 @@ const std::vector<double> kEvery = {0.0, -0.0, 0.5, -0.5, 1,    -1,    2.5, -3.7
 const std::vector<double> kLarge = {-60, -20, -8.01, -8, -7.99, -1, 0, 1, 7.99, 8, 8.01, 20, 60};
 const std::vector<double> kUnit = {-0.5, 0, 0.01, 0.1, 0.4, 0.5, 0.6, 0.9, 0.99, 1, 1.5, kNan};
 
+// Of degrees from −10 to 10.
+#define POLYNOMIAL(name) \
+  SAMPLE("special_" #name, special_##name(t[0], (t[1] * 5).round()), (Sizes{{4, 9}, {9}}), "fd", 20, false)
+
 torch::Tensor parts(const torch::Tensor& z) { return torch::view_as_real(z); }
 
 }  // namespace
@@ -57,6 +61,21 @@ std::vector<Sample> special_samples() {
              false),
       SAMPLE("special_xlog1py", special_xlog1py(t[0], t[1].abs()), (Sizes{{4, 5}, {5}}), "fdb"),
       SAMPLE("special_xlog1py", special_xlog1py(t[0] * 0, t[1] * INFINITY), (Sizes{{4}, {4}}), "f", 1, false),
+      POLYNOMIAL(chebyshev_polynomial_t),
+      POLYNOMIAL(chebyshev_polynomial_u),
+      POLYNOMIAL(chebyshev_polynomial_v),
+      POLYNOMIAL(chebyshev_polynomial_w),
+      POLYNOMIAL(shifted_chebyshev_polynomial_t),
+      POLYNOMIAL(shifted_chebyshev_polynomial_u),
+      POLYNOMIAL(shifted_chebyshev_polynomial_v),
+      POLYNOMIAL(shifted_chebyshev_polynomial_w),
+      POLYNOMIAL(hermite_polynomial_h),
+      POLYNOMIAL(hermite_polynomial_he),
+      POLYNOMIAL(laguerre_polynomial_l),
+      POLYNOMIAL(legendre_polynomial_p),
+      SAMPLE("igamma", igamma(t[0].detach().abs() + 0.2, t[1].abs() * 2 + 0.1), (Sizes{{4, 5}, {5}}), "fdb"),
+      SAMPLE("igammac", igammac(t[0].detach().abs() + 0.2, t[1].abs() * 2 + 0.1), (Sizes{{4, 5}, {5}}),
+             "fdb"),
       NUMBERS("logit", logit(t[0]) COMMA logit(t[0], 0.1) COMMA logit(t[0], 0.6), kUnit, "fd"),
       SAMPLE("logit", logit(t[0].abs() / 2, 0.25), Sizes{{5, 7}}, "fdb"),
       SAMPLE("logit", logit(t[0].abs() / 2.5 + 0.1), Sizes{{5, 7}}, "fd"),

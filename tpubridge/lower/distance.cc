@@ -109,20 +109,21 @@ Value rows_at(Value x, Value places) {
 // self, p
 void pdist(Context& c) {
   const Value x = c.in(0, opmath_of(c.out().dtype));
+  if (x.dim(0) < 2 || x.elements() == 0) return c.result(fill(c.b, x.dtype(), c.out().dims, 0));
   const Pairs p = pairs_of(c, x.dim(0));
   c.result(norm_of(hlo::subtract(rows_at(x, p.first), rows_at(x, p.second)), c.number(1)));
 }
 std::vector<Shape> pdist_shape(const Call& c) {
   if (c.dims(0).size() != 2 || !is_float(c.shape(0).dtype) || !(c.number(1) >= 0)) return {};
   const int64_t n = c.dims(0)[0];
-  if (n < 2 || c.dims(0)[1] == 0) return {};
-  return {Shape{c.shape(0).dtype, {n * (n - 1) / 2}}};
+  return {Shape{c.shape(0).dtype, {n < 2 ? 0 : n * (n - 1) / 2}}};
 }
 
 // grad, self, p, pdist
 void pdist_backward(Context& c) {
   const DType t = opmath_of(c.out().dtype);
   const Value x = c.in(1, t);
+  if (x.dim(0) < 2 || x.elements() == 0) return c.result(like(x, 0));
   const Pairs p = pairs_of(c, x.dim(0));
   const Value d = hlo::subtract(rows_at(x, p.first), rows_at(x, p.second));
   const Value g = norm_gradient(d, c.in(0, t), c.in(3, t), c.number(2));
@@ -145,7 +146,7 @@ std::span<const Row> distance_rows() {
        pdist_backward,
        plain,
        [](const Call& c) -> std::vector<Shape> {
-         if (c.dims(1).size() != 2 || c.dims(1)[0] < 2 || c.dims(1)[1] == 0) return {};
+         if (c.dims(1).size() != 2) return {};
          return {c.shape(1)};
        }},
   };

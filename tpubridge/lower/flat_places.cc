@@ -1,4 +1,5 @@
-// By places in the tensor as one row of elements: take, put; and histograms, which count them.
+// By places in the tensor as one row of elements: take, put, those of what is not zero; and histograms, which
+// count them.
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
 
@@ -47,6 +48,28 @@ void histc(Context& c) {
   c.result(hlo::scatter(fill(c.b, t, {bins}, 0), place, ones, into_row(), hlo::Reducer::add));
 }
 
+// self, size, fill_value: the places of what is not zero, [size, rank]; the k-th of them is written into row
+// k, what is too many into none.
+void nonzero_static(Context& c) {
+  const Dims& dims = c.dims(0);
+  const int64_t size = c.integer(1), rank = static_cast<int64_t>(dims.size());
+  if (rank == 0 || size == 0) return c.result(fill(c.b, DType::s64, {size, rank}, 0));
+  const Value found = as_row(c.in(0, DType::pred)),
+              count = running(to(found, DType::s64), 0, hlo::Reducer::add);
+  const Value row = hlo::select(found, hlo::subtract(count, like(count, 1)), like(count, size));
+  const Value places = hlo::scatter_set(fill(c.b, DType::s64, {size}, -1), row,
+                                        hlo::iota(c.b, Shape{DType::s64, found.dims()}, 0), into_row());
+  const Value none = hlo::compare(places, like(places, 0), Direction::lt);
+  std::vector<Value> columns;
+  int64_t step = product(dims);
+  for (const int64_t d : dims) {
+    step /= d;
+    const Value along = hlo::remainder(hlo::divide(places, like(places, step)), like(places, d));
+    columns.push_back(reshaped(hlo::select(none, like(places, c.integer(2)), along), {size, 1}));
+  }
+  c.result(hlo::concatenate(columns, 1));
+}
+
 bool takes_places(const Call& c, size_t index) {
   return c.shape(index).dtype == DType::s64 && (product(c.dims(0)) > 0 || product(c.dims(index)) == 0);
 }
@@ -80,6 +103,13 @@ std::span<const Row> flat_place_rows() {
              (t == DType::f32 || t == DType::f64) && c.integer(1) > 0 && c.number(2) < c.number(3);
          if (!fits) return {};
          return {Shape{t, {c.integer(1)}}};
+       }},
+      {{"nonzero_static"},
+       nonzero_static,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.integer(1) < 0 || product(c.dims(0)) == 0) return {};
+         return {Shape{DType::s64, {c.integer(1), static_cast<int64_t>(c.dims(0).size())}}};
        }},
   };
   return rows;

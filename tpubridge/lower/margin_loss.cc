@@ -21,6 +21,11 @@ Value unreduced(Value g, int64_t n, int64_t reduction) {
   return reduction == mean ? hlo::divide(g, like(g, static_cast<double>(n))) : g;
 }
 
+// What is above 0; torch takes NaN for nothing.
+Value what_is_missing(Value z) {
+  return hlo::select(hlo::compare(z, like(z, 0), Direction::gt), z, like(z, 0));
+}
+
 // For each wrong class, how far it is from being beaten by the margin; 0 for the right one.
 struct MultiMargin {
   Value hot;     // the right class, pred [n, C]
@@ -34,7 +39,7 @@ MultiMargin multi_margin(const Context& c, size_t self, DType t) {
   m.hot = hlo::compare(cls, spread(y, x.dims(), {0}), Direction::eq);
   auto of_right = [&](Value v) { return spread(sum(hlo::select(m.hot, v, like(v, 0)), {1}), x.dims(), {0}); };
   const Value z = hlo::add(hlo::subtract(x, of_right(x)), like(x, c.number(self + 3)));
-  m.short_ = hlo::select(m.hot, like(x, 0), hlo::maximum(z, like(z, 0)));
+  m.short_ = hlo::select(m.hot, like(x, 0), what_is_missing(z));
   const Value weight = c.has(self + 4) ? spread(c.in(self + 4, t), x.dims(), {1}) : like(x, 1);
   m.scale = hlo::divide(of_right(weight), like(x, static_cast<double>(x.dim(1))));
   return m;
@@ -79,7 +84,7 @@ Multilabel multilabel(const Context& c, size_t self, DType t) {
   const Value wrong = to(hlo::compare(m.right, like(m.right, 0), Direction::eq), t);
   m.pairs = hlo::multiply(spread(m.right, cube, {0, 1}), spread(wrong, cube, {0, 2}));
   const Value z = hlo::subtract(spread(x, cube, {0, 2}), spread(x, cube, {0, 1}));
-  m.short_ = hlo::maximum(hlo::add(z, like(z, 1)), like(z, 0));
+  m.short_ = what_is_missing(hlo::add(z, like(z, 1)));
   return m;
 }
 
@@ -114,7 +119,7 @@ std::span<const Row> margin_loss_rows() {
          const Dims &x = c.dims(0), &y = c.dims(1);
          const int64_t n = x.size() == 2 ? x[0] : 1;
          const double p = c.number(2);
-         if (x.empty() || x.size() > 2 || product(x) == 0 || product(y) != n || y.size() > 1) return {};
+         if (x.size() > 2 || product(x) == 0 || product(y) != n || y.size() > 1) return {};
          if (c.shape(1).dtype != DType::s64 || (p != 1 && p != 2)) return {};
          return {Shape{c.shape(0).dtype, c.integer(5) == none ? y : Dims{}}};
        }},

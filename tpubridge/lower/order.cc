@@ -74,6 +74,27 @@ void kthvalue(Context& c) {
   give(c, hlo::slice(s.values, low, high), hlo::slice(s.places, low, high));
 }
 
+// self, dim, keepdim: the most frequent value, of several the least; the last of the places where it stands.
+// In order equal ones stand together, and the last of each such run knows how long it is.
+void mode(Context& c) {
+  const Value x = at_least_1d(c.in(0));
+  const int64_t axis = wrapped({c.integer(1)}, x.rank())[0], n = x.dim(axis);
+  const Sorted s = sorted(x, axis);
+  const Value at = hlo::iota(c.b, Shape{DType::s64, x.dims()}, axis);
+  Dims low(static_cast<size_t>(x.rank()), 0), high = low;
+  low[static_cast<size_t>(axis)] = 1;
+  high[static_cast<size_t>(axis)] = -1;
+  const Value before = hlo::pad(s.values, hlo::constant(c.b, x.dtype(), 0), low, high);
+  const Value begins =
+      hlo::or_(hlo::compare(at, like(at, 0), Direction::eq), hlo::compare(s.values, before, Direction::ne));
+  const Value run =
+      running(hlo::select(begins, at, like(at, 0)), axis, hlo::constant(c.b, DType::s64, 0), hlo::maximum);
+  const Value length = hlo::subtract(at, run);
+  const Value longest = spread(max(length, {axis}), x.dims(), others({axis}, x.rank()));
+  const Value place = min(hlo::select(hlo::compare(length, longest, Direction::eq), at, like(at, n)), {axis});
+  give(c, picked(s.values, place, axis), picked(s.places, place, axis));
+}
+
 // self, dim: each element with all before it, in steps of doubled width. Of equals the last, and NaN stays.
 template <bool Largest>
 void running_extreme(Context& c) {
@@ -196,6 +217,7 @@ std::span<const Row> order_rows() {
        composite,
        [](const Call& c) { return with_places(c, 1, 2); }},
       {{"kthvalue"}, kthvalue, composite, kth_shape},
+      {{"mode"}, mode, plain, [](const Call& c) { return with_places(c, 1, 2); }},
       {{"cummax"}, running_extreme<true>, composite, running_shape},
       {{"cummin"}, running_extreme<false>, composite, running_shape},
       {{"aminmax"}, aminmax},

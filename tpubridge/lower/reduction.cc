@@ -127,6 +127,18 @@ void norm(Context& c) {
                            wrapped(c.arg_count() > 2 ? c.integers(2) : Dims{}, x.rank(), true))));
 }
 
+// self, p, dim, maxnorm: each slice along dim, made as long as is allowed where it is longer. torch adds
+// 1e-7.
+void renorm(Context& c) {
+  const Value x = wide(c), a = is_complex(x.dtype()) ? hlo::abs(x) : x;
+  const Dims axis = wrapped({c.integer(2)}, x.rank());
+  const double most = c.number(3);
+  const Value n = norm_of(a, c.number(1), others(axis, x.rank()));
+  const Value factor = hlo::select(hlo::compare(n, like(n, most), Direction::gt),
+                                   hlo::divide(like(n, most), hlo::add(n, like(n, 1e-7))), like(n, 1));
+  c.result(mul(x, to(spread(factor, x.dims(), axis), x.dtype())));
+}
+
 struct Moments {
   Value mean, variance;
 };
@@ -268,6 +280,7 @@ std::span<const Row> reduction_rows() {
        }},
       {{"linalg_vector_norm"}, norm, bake},
       {{"norm.ScalarOpt_dim"}, norm, bake},
+      {{"renorm"}, renorm, bake},
       {{"var.correction"}, var, bake, [](const Call& c) { return reduced(c, 3, 1); }},
       {{"std.correction"}, std_, bake, [](const Call& c) { return reduced(c, 3, 1); }},
       {{"var_mean.correction"}, var_mean, bake, [](const Call& c) { return reduced(c, 3, 2); }},

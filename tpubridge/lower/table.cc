@@ -44,6 +44,8 @@ const Table& table() {
                         order_rows(),
                         unpooling_rows(),
                         special_rows(),
+                        incomplete_gamma_rows(),
+                        polynomial_rows(),
                         piecewise_rows(),
                         number_part_rows(),
                         flat_place_rows(),

@@ -59,6 +59,8 @@ struct Row : trace::Op {
 [[nodiscard]] std::span<const Row> adaptive_pooling_rows();
 [[nodiscard]] std::span<const Row> random_rows();
 [[nodiscard]] std::span<const Row> special_rows();
+[[nodiscard]] std::span<const Row> incomplete_gamma_rows();
+[[nodiscard]] std::span<const Row> polynomial_rows();
 [[nodiscard]] std::span<const Row> piecewise_rows();
 [[nodiscard]] std::span<const Row> number_part_rows();
 [[nodiscard]] std::span<const Row> flat_place_rows();
