@@ -203,5 +203,29 @@ TEST(WideValues, NumbersThatATypeCannotHold) {
     }
 }
 
+// A number of the host whose type fits is not read, so that a compiled step follows it as it did.
+TEST(WideValues, ANumberOfTheHostIsFollowed) {
+  const auto host = torch::tensor({1.f, -2.f, 3.f});
+  const auto mask = host > 0, there = mask.to(tpu()), x = host.to(tpu());
+  for (const auto& number : {torch::tensor(5.f), torch::tensor(5), torch::tensor(true)}) {
+    auto f = compile([&](const torch::Tensor& a) { return a.masked_fill(there, number) * 2; });
+    for (int i = 0; i < 5; ++i) {
+      if (i == 4) number.fill_(0);
+      EXPECT_TRUE(torch::equal(f(x).cpu(), host.masked_fill(mask, number) * 2)) << i;
+    }
+    EXPECT_GE(f.report().replayed, 3) << f.report().why_traced;
+  }
+  auto wide = torch::tensor(1000);  // one that may not fit is read at every call, and refused by each
+  const auto bytes = torch::ones({3}, torch::kByte).to(tpu());
+  auto f = compile([&](const torch::Tensor& a) { return a.masked_fill(there, wide); });
+  for (int i = 0; i < 5; ++i) {
+    wide.fill_(i == 3 ? 1000 : 7);
+    if (i == 3)
+      EXPECT_ANY_THROW((void)f(bytes).cpu());
+    else
+      EXPECT_EQ(f(bytes)[0].item<int>(), 7);
+  }
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -38,6 +38,17 @@ template <class T>
   }
 }
 
+// Whether every number of a type fits: then it need not be read, which a compiled step would have to do again
+// at each call.
+[[nodiscard]] inline bool always_holds(c10::ScalarType type, c10::ScalarType number) {
+  using S = c10::ScalarType;
+  const bool wide = type == S::Double || type == S::ComplexDouble || type == S::Float ||
+                    type == S::ComplexFloat || type == S::BFloat16;
+  return type == number || number == S::Bool || type == S::Bool ||
+         (wide && (c10::isIntegralType(number, true) || c10::isReducedFloatingType(number))) ||
+         (wide && type != S::BFloat16 && number == S::Float);
+}
+
 // Numbers are Scalars and, where no types are promoted, CPU tensors of one element. Tensors of the device are
 // not looked at: that would mean to wait for them.
 [[nodiscard]] inline bool numbers_fit(const OpInfo& info, c10::ArrayRef<c10::IValue> args, const Plan& plan) {
@@ -47,7 +58,8 @@ template <class T>
     const bool tensor = info.kinds[i] == Kind::tensor && args[i].isTensor();
     if (tensor && !(info.row->flags & lower::promote)) {
       const at::Tensor& t = args[i].toTensor();
-      if (t.defined() && !is_tpu(t) && t.dim() == 0) s = t.item();
+      if (t.defined() && !is_tpu(t) && t.dim() == 0 && !always_holds(plan.outputs[0].dtype, t.scalar_type()))
+        s = t.item();
     }
     if (s && !holds(plan.outputs[0].dtype, *s)) return false;
   }
