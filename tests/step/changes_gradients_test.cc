@@ -238,5 +238,35 @@ TEST(ChangedGradients, NoneComesOfPreparing) {
   }
 }
 
+// A call that had nothing to clear does not tell that it would: with a gradient it is traced, until
+// either way is known.
+TEST(ChangedGradients, ClearedWhereNoneWasBefore) {
+  for (const bool clears : {true, false}) {
+    torch::nn::Linear net(2, 2);
+    net->to(tpu());
+    torch::optim::SGD opt(net->parameters(), torch::optim::SGDOptions(0.1));
+    auto* const hidden = &opt;
+    auto step = compile([=](const torch::Tensor& x) mutable {
+      const torch::NoGradGuard quiet;
+      auto y = net->forward(x);
+      if (clears) hidden->zero_grad();
+      return y;
+    });
+    const auto x = torch::ones({1, 2}).to(tpu());
+    for (int i = 0; i < kSettled; ++i) (void)step(x);
+    const int64_t before = step.report().replayed;
+    EXPECT_GE(before, 1) << step.report().why_traced;
+    for (int i = 0; i < kSettled; ++i) {
+      net->weight.mutable_grad() = torch::full_like(net->weight.detach(), 0.5);
+      (void)step(x);
+      EXPECT_EQ(net->weight.grad().defined(), !clears) << i;
+      if (!clears) EXPECT_EQ(net->weight.grad().sum().item<double>(), 2) << i;
+    }
+    net->weight.mutable_grad() = torch::Tensor();
+    (void)step(x);
+    EXPECT_GE(step.report().replayed, before + 2) << step.report().why_traced;
+  }
+}
+
 }  // namespace
 }  // namespace tpubridge::changes

@@ -93,6 +93,9 @@ void bind_gradients(Recorded& out, const Recording& r, const std::vector<at::Ten
       } else if (now.defined()) {
         s.version = version_of(*now.unsafeGetTensorImpl()) - b.version;
       }
+    } else if (is_tpu(b.variable) && !before.defined()) {
+      // It may have been cleared, which shows where there is one. Of one that was there it is known.
+      s.start = GradientSlot::Start::undefined;
     }
     out.slots.push_back(std::move(s));
   }
