@@ -260,7 +260,8 @@ TEST(ChangedGradients, ClearedWhereNoneWasBefore) {
       net->weight.mutable_grad() = torch::full_like(net->weight.detach(), 0.5);
       (void)step(x);
       EXPECT_EQ(net->weight.grad().defined(), !clears) << i;
-      if (!clears) EXPECT_EQ(net->weight.grad().sum().item<double>(), 2) << i;
+      if (clears) continue;
+      EXPECT_EQ(net->weight.grad().sum().item<double>(), 2) << i;
     }
     net->weight.mutable_grad() = torch::Tensor();
     (void)step(x);
