@@ -101,5 +101,40 @@ TEST(ReachedModules, Configuration) {
   });
 }
 
+// Gives the same place each time.
+template <class T>
+struct OnePlace {
+  using value_type = T;
+  void* place;
+  explicit OnePlace(void* p) : place(p) {}
+  template <class U>
+  OnePlace(const OnePlace<U>& other) : place(other.place) {}
+  T* allocate(size_t) { return static_cast<T*>(place); }
+  void deallocate(T*, size_t) {}
+};
+
+// What is left of a module that died is none, though another one's holders are counted where its own were.
+TEST(ReachedModules, OneThatDied) {
+  struct Place {
+    alignas(std::max_align_t) std::byte bytes[sizeof(Net)];
+  };
+  const auto first = std::make_unique<Place>(), second = std::make_unique<Place>(),
+             counts = std::make_unique<Place>();
+  const auto make = [&](Place& at) {
+    return std::shared_ptr<Net>(
+        new (&at) Net, [](Net* n) { n->~Net(); }, OnePlace<Net>(counts.get()));
+  };
+  auto dead = make(*first);
+  std::array<uint64_t, 2> left;
+  std::memcpy(left.data(), static_cast<const void*>(&dead), sizeof left);
+  dead.reset();
+  constexpr size_t kFirst = 3 * sizeof(uint64_t);  // its table of functions, and whom it takes itself for
+  for (size_t i = kFirst; i < sizeof(Net); ++i) first->bytes[i] = static_cast<std::byte>(i);
+  const auto living = make(*second);
+  double scale = 2;
+  expect_followed([&, left](const Tensor& x) { return left[0] == 0 ? x : x * scale; },
+                  [&](int i) { scale = i; });
+}
+
 }  // namespace
 }  // namespace tpubridge::reached

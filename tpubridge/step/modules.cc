@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tpubridge/step/objects.h"
@@ -36,8 +37,20 @@ bool is_module(const std::type_info& t) {
   return false;
 }
 
-// A shared_ptr of a living module, if these two words are one: the module knows its own counts, and they are
-// those of a shared_ptr that somebody holds. What was freed has no such counts any more.
+// Whether what counts the holders of an object counts those of this one: it lies in front of it, or holds a
+// pointer to it. Where a module died, the memory of its counts may be those of another one by now.
+bool count_holders_of(uint64_t object, uint64_t counts) {
+  constexpr size_t kFront = 64, kMost = 8;  // with a deleter, the pointer lies behind what that one captures
+  const std::string name = class_at(counts).name;
+  if (name.starts_with("St23_Sp_counted_ptr_inplace")) return object > counts && object - counts <= kFront;
+  if (name.find("_Sp_counted_") == std::string::npos) return false;
+  uint64_t words[kMost] = {};
+  return read_memory(counts + 2 * kWord, words, sizeof words) &&
+         std::find(std::begin(words), std::end(words), object) != std::end(words);
+}
+
+// A shared_ptr of a living module, if these two words are one: the module knows its own counts, they know it,
+// and they are those of a shared_ptr that somebody holds. What was freed has no such counts any more.
 ModulePtr module_of(uint64_t object, uint64_t counts) {
   if (!is_address(object) || !is_address(counts) || object % kWord != 0 || counts % kWord != 0 ||
       is_loaded(object))
@@ -47,7 +60,7 @@ ModulePtr module_of(uint64_t object, uint64_t counts) {
   if (!read_memory(object + kWord, &itself, sizeof itself) || itself.object != object ||
       itself.counts != counts || !read_memory(counts + kWord, &holders, sizeof holders) || holders == 0)
     return {};
-  if (class_at(counts).name.find("_Sp_counted_") == std::string::npos) return {};
+  if (!count_holders_of(object, counts)) return {};
   const Named c = class_at(object);
   if (!c.type || !is_module(*c.type)) return {};
   return reinterpret_cast<Module*>(object)->shared_from_this();  // NOLINT(performance-no-int-to-ptr)
