@@ -38,7 +38,7 @@ TEST(FirstCall, StateMadeAsZerosIsDataOfTheProgram) {
   };
   expect_equal();
   const auto scope = expect_no_compile();
-  for (int i = 0; i < 4; ++i) expect_equal();
+  for (int i = 0; i < 12; ++i) expect_equal();
   EXPECT_GE(step.report().replayed, 1) << step.report().why_traced;
 }
 
@@ -69,7 +69,7 @@ TEST(FirstCall, MomentumIsDataOfTheProgram) {
         auto step = compile([&](const Tensor& x, const Tensor& y) { return run(there, opt, x, y); },
                             {.modules = {there.ptr()}, .optimizers = {&opt}});
         const int64_t before = metrics().compiles;
-        for (int i = 0; i < 6; ++i) {
+        for (int i = 0; i < 12; ++i) {
           const auto x = torch::randn({8, 6}), y = torch::randn({8, 3});
           const double want = run(host, host_opt, x, y).item<double>();
           EXPECT_NEAR(step(x.to(tpu()), y.to(tpu())).item<double>(), want, 2e-4 * want) << i;
@@ -102,7 +102,7 @@ TEST(FirstCall, ATrainingStepCompiledAhead) {
     EXPECT_TRUE(torch_opt.state().empty());
     for (const auto& p : there->parameters()) EXPECT_FALSE(p.grad().defined());
     const auto scope = expect_no_compile();
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 12; ++i) {
       const auto x = torch::randn({8, 6}), y = torch::randn({8, 3});
       const double want = train_step(host, host_opt, x, y).item<double>();
       EXPECT_NEAR(step(x.to(tpu()), y.to(tpu())).item<double>(), want, 2e-4 * want) << fused << i;
@@ -149,7 +149,7 @@ TEST(FirstCall, InfinityIsNoNumberOfAnOptimizer) {
   };
   auto step = compile([&](const Tensor& x, const Tensor& hidden) { return step_of(there, opt, x, hidden); },
                       {.modules = {there.ptr()}, .optimizers = {&opt}});
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 12; ++i) {
     const auto x = torch::randn({2, 4});
     const double want = step_of(host, host_opt, x, mask).item<double>();
     EXPECT_NEAR(step(x.to(tpu()), mask.to(tpu())).item<double>(), want, 1e-5);
