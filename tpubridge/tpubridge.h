@@ -14,3 +14,9 @@
 #include "tpubridge/optim/optim.h"
 #include "tpubridge/step/checkpoint.h"
 #include "tpubridge/step/compile.h"
+
+namespace tpubridge::detail {
+// A linker that is told to leave out libraries of which nothing is called (--as-needed; some distributions'
+// compilers always tell it so) would leave this one out, and the device with it.
+[[gnu::used]] inline int64_t (*const keeps_the_library)() = &tpubridge_compile_count;
+}  // namespace tpubridge::detail

@@ -51,6 +51,9 @@ struct Ready {
 // Of the leaves that a program was compiled to take over, those that somebody can still see: they stay alive.
 [[nodiscard]] std::vector<int64_t> still_seen(const trace::Graph& graph, const std::vector<int64_t>& donated);
 
+// Whether a program for it is at hand. Where everything is compiled afresh, none is looked for.
+[[nodiscard]] bool is_known(const trace::Graph& graph, int device);
+
 // The program of this graph on one device; nothing runs.
 [[nodiscard]] std::shared_ptr<const Compiled> compile_only(const trace::Graph& graph, int device,
                                                            std::string_view reason);

@@ -12,6 +12,7 @@
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/sizes.h"
 #include "tpubridge/exec/zeros.h"
 
 namespace tpubridge::exec {
@@ -180,25 +181,60 @@ class Rescue {
 
 namespace {
 
-void compute(int device_index, std::vector<Value> roots, const std::vector<Value>& wanted,
-             std::string_view reason) {
-  if (roots.empty()) return;
-  const Graph graph = trace::collect(std::move(roots));
+// Throws the error of a wanted value, or this one where it can still be computed.
+void tell_wanted(const std::vector<Value>& wanted, const std::exception_ptr& error) {
+  for (const auto& v : wanted) {
+    if (v->is_pending()) std::rethrow_exception(error);
+    if (v->error()) std::rethrow_exception(v->error());
+  }
+}
+
+void compute_whole(const Graph& graph, int device_index, const std::vector<Value>& wanted,
+                   std::string_view reason) {
   try {
     (void)run_whole(graph, device_index, reason);
   } catch (...) {
     const auto error = std::current_exception();
     Rescue rescue(graph, device_index, reason);
     rescue.run(error, wanted);
-    for (const auto& v : wanted) {
-      if (v->is_pending()) throw;
-      if (v->error()) std::rethrow_exception(v->error());
-    }
+    tell_wanted(wanted, error);
     if (wanted.empty()) rescue.rethrow(error);
     if (rescue.failed() > 0)
       log::warn("values.failed", {{"values", std::to_string(rescue.failed())},
                                   {"effect", "whoever reads one gets its error"}});
   }
+}
+
+// One after the other. Where one fails, what is left is computed as if there were no parts.
+void compute_parts(std::vector<std::vector<Value>> parts, int device_index, const std::vector<Value>& wanted,
+                   std::string_view reason) {
+  for (auto& part : parts) {
+    try {
+      materialise_only(part, "a part whose sizes change, or the rest beside it");
+      part.clear();
+    } catch (...) {
+      const auto error = std::current_exception();
+      const bool poisoned = std::ranges::any_of(part, [](const Value& v) { return v->error() != nullptr; });
+      std::vector<Value> left;
+      for (auto& p : parts) add_pending(left, p), p.clear();
+      if (!left.empty()) compute_whole(trace::collect(std::move(left)), device_index, wanted, reason);
+      tell_wanted(wanted, error);
+      if (wanted.empty() && poisoned) std::rethrow_exception(error);
+      return;
+    }
+  }
+}
+
+void compute(int device_index, std::vector<Value> roots, const std::vector<Value>& wanted,
+             std::string_view reason) {
+  if (roots.empty()) return;
+  Graph graph = trace::collect(std::move(roots));
+  if (graph.nodes.size() >= kPartedOps && !is_known(graph, device_index))
+    if (auto parts = parts_by_sizes(graph); parts.size() > 1) {
+      graph = Graph();  // nothing but the values themselves may be held while they are computed
+      return compute_parts(std::move(parts), device_index, wanted, reason);
+    }
+  compute_whole(graph, device_index, wanted, reason);
 }
 
 }  // namespace

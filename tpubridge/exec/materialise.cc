@@ -199,6 +199,11 @@ void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
   }
 }
 
+bool is_known(const Graph& graph, int device_index) {
+  const Mode mode = this_mode(device_index);
+  return compiling_afresh() || find_structure(graph, mode) || find_family(graph, mode).program;
+}
+
 std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_index, std::string_view reason) {
   const Lock lock(mutex());
   note_all_computed();  // what was recorded is no part of a loop around it

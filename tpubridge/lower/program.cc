@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "tpubridge/lower/chosen.h"
 #include "tpubridge/lower/context.h"
 
 namespace tpubridge::lower {
@@ -45,6 +46,7 @@ class Lowering {
         platform_(platform),
         partitions_(partitions),
         inputs_(inputs),
+        once_(compared_with_chosen(graph)),
         b_(module_options(partitions)) {
     std::vector<hlo::ParameterAttrs> attrs(graph.leaves.size());
     for (const Donation& d : donated) {
@@ -143,13 +145,17 @@ class Lowering {
     const std::vector<trace::Arg> args = args_of(n, index, operands, shapes);
     Context context(b_, n, args, std::move(operands), std::move(shapes), platform_);
     row.lower(context);
-    nodes_[&n] = context.results();
+    std::vector<Value> results = context.results();
+    for (uint32_t i = 0; i < results.size(); ++i)
+      if (once_.contains({&n, i})) results[i] = computed_once(results[i], platform_);
+    nodes_[&n] = std::move(results);
   }
 
   const trace::Graph& graph_;
   const Platform platform_;
   const Partitions& partitions_;
   const std::vector<trace::Loose>& inputs_;  // sorted
+  const std::set<Result> once_;
   hlo::Builder b_;
   std::vector<Value> input_values_;
   size_t next_input_ = 0, next_value_ = 0;
