@@ -71,5 +71,33 @@ TEST(Chosen, GradientsGoToTheElementThatWasChosen) {
   }
 }
 
+// The farthest coordinate of each distance gets its gradient.
+std::vector<Tensor> distances(int64_t seed, torch::Device device) {
+  torch::manual_seed(seed);
+  const auto made = [&](std::vector<int64_t> sizes) {
+    return (torch::randn(sizes, torch::kDouble) / 2).to(device).requires_grad_();
+  };
+  const std::vector<Tensor> inputs = {made({3, kWide}), made({5, kWide}), made({kWide, kWide})};
+  Tensor x = inputs[0], y = inputs[1];
+  Tensor loss = inputs[2].square().sum();
+  for (int i = 0; i < 8; ++i) {
+    x = torch::layer_norm((x.matmul(inputs[2]) / 3).tanh() * x + x * 0.3, {kWide});
+    y = (y.matmul(inputs[2].t()) * 0.4).sin() + y * 0.7 + x[0] * 0.1;
+    loss = loss + (torch::cdist(x, y, INFINITY) * 0.3).square().sum() + torch::pdist(y, INFINITY).mean();
+    x = x + torch::cdist(x, y, INFINITY).mean(1, true) * 0.2;
+  }
+  std::vector<Tensor> out = torch::autograd::grad({loss}, inputs);
+  out.push_back(loss.detach());
+  return out;
+}
+
+TEST(Chosen, FarthestOfADistance) {
+  for (const int64_t seed : {1, 2}) {
+    SCOPED_TRACE(seed);
+    const auto want = distances(seed, torch::kCPU), got = distances(seed, tpu());
+    for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 100);
+  }
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tpubridge/hlo/indexing.h"
+#include "tpubridge/lower/chosen.h"
 #include "tpubridge/lower/context.h"
 
 namespace tpubridge::lower {
@@ -22,14 +23,18 @@ Value norm_of(Value d, double p) {
 }
 
 // Of each difference, given the gradient of its norm; torch's choices where a distance is 0.
-Value norm_gradient(Value d, Value grad, Value norm, double p) {
+Value norm_gradient(Context& c, Value d, Value grad, Value norm, double p) {
   Dims lead;
   for (int64_t i = 0; i + 1 < d.rank(); ++i) lead.push_back(i);
   const Value g = spread(grad, d.dims(), lead), n = spread(norm, d.dims(), lead);
   const Value zero = like(d, 0), a = hlo::abs(d);
   if (p == 0) return zero;
   if (p == 1) return mul(g, hlo::sign(d));
-  if (std::isinf(p)) return hlo::select(hlo::compare(a, n, Direction::eq), mul(g, hlo::sign(d)), zero);
+  if (std::isinf(p)) {  // the given norm may have been rounded in another way
+    const Value once = computed_once(d, c.platform), far = hlo::abs(once);
+    const Value farthest = spread(max(far, {d.rank() - 1}), d.dims(), lead);
+    return hlo::select(hlo::compare(far, farthest, Direction::eq), mul(g, hlo::sign(once)), zero);
+  }
   const Value none = hlo::compare(n, zero, Direction::eq), safe = hlo::select(none, like(n, 1), n);
   if (p == 2) return hlo::select(none, zero, mul(g, hlo::divide(d, safe)));
   const Value up = hlo::select(hlo::compare(a, zero, Direction::eq), zero, hlo::power(a, like(a, p - 1)));
@@ -72,7 +77,7 @@ std::vector<Shape> cdist_shape(const Call& c) {
 void cdist_backward(Context& c) {
   const DType t = opmath_of(c.out().dtype);
   const Value d = differences(c.in(1, t), c.in(2, t));
-  const Value g = norm_gradient(d, c.in(0, t), c.in(4, t), c.number(3));
+  const Value g = norm_gradient(c, d, c.in(0, t), c.in(4, t), c.number(3));
   c.result(sum(g, {d.rank() - 2}));
 }
 
@@ -126,7 +131,7 @@ void pdist_backward(Context& c) {
   if (x.dim(0) < 2 || x.elements() == 0) return c.result(like(x, 0));
   const Pairs p = pairs_of(c, x.dim(0));
   const Value d = hlo::subtract(rows_at(x, p.first), rows_at(x, p.second));
-  const Value g = norm_gradient(d, c.in(0, t), c.in(3, t), c.number(2));
+  const Value g = norm_gradient(c, d, c.in(0, t), c.in(3, t), c.number(2));
   hlo::ScatterDims s;
   s.update_window_dims = {1};
   s.inserted_window_dims = s.scatter_dims_to_operand_dims = {0};

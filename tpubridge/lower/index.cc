@@ -205,10 +205,51 @@ void index(Context& c) {
   c.result(reshaped(hlo::gather(x, index_vectors(c, a, x.dims()), d, sizes), c.out().dims));
 }
 
+// Which of the true ones each element of a mask is, counted from 0, in one row; −1 before the first.
+Value rank_of(Value mask) {
+  const Value ones = to(reshaped(mask, {mask.elements()}), DType::s64);
+  return hlo::subtract(running(ones, 0, Reducer::add), like(ones, 1));
+}
+
+// Whether the only index is a mask over the first dimensions, and it is sure how many rows it chooses: those
+// that are given (the gradient of such an index has as many), or one for all of them.
+bool is_mask_put(const Call& c) {
+  const auto indices = c.shapes(1);
+  const Dims& x = c.dims(0);
+  if (indices.size() != 1 || !indices[0] || indices[0]->dtype != DType::pred) return false;
+  const Dims &mask = indices[0]->dims, &values = c.dims(2);
+  if (mask.empty() || mask.size() > x.size() || !std::equal(mask.begin(), mask.end(), x.begin()))
+    return false;
+  const Dims rest(x.begin() + static_cast<int64_t>(mask.size()), x.end());
+  const Dims own(values.size() > rest.size() ? values.begin() + 1 : values.begin(), values.end());
+  if (values.size() > rest.size() + 1 || broadcast({&own, &rest}) != rest) return false;
+  return values.size() <= rest.size() || values[0] == 1 || c.flag_or(4, false);
+}
+
+void mask_put(Context& c, DType t, bool accumulate) {
+  const Value mask = c.list(1)[0];
+  Dims rows = c.in(0).dims();
+  rows.erase(rows.begin(), rows.begin() + mask.rank());
+  rows.insert(rows.begin(), mask.elements());
+  const Value x = reshaped(c.in(0, t), rows);
+  Value values = c.in(2, t);
+  if (values.elements() == 0) return c.result(reshaped(x, c.out().dims));  // it chooses nothing
+  if (values.rank() == static_cast<int64_t>(rows.size()) && values.dim(0) != 1) {
+    Dims given = rows;
+    given[0] = values.dim(0);
+    values = take(expand(values, given), rank_of(mask), 0);
+  }
+  values = expand(values, rows);
+  if (accumulate) values = hlo::add(x, values);
+  const Value chosen = spread(reshaped(mask, {mask.elements()}), rows, {0});
+  c.result(reshaped(hlo::select(chosen, values, x), c.out().dims));
+}
+
 // self, indices, values, accumulate
 void index_put(Context& c) {
   const bool accumulate = c.flag_or(3, false);
   const DType t = accumulate ? opmath_of(c.out().dtype) : c.out().dtype;
+  if (is_mask_put(c)) return mask_put(c, t, accumulate);
   const Value x = c.in(0, t);
   const Advanced a = *advanced(c.shapes(1), static_cast<size_t>(x.rank()));
   const Dims full = a.result(x.dims());
@@ -223,12 +264,6 @@ void index_put(Context& c) {
   const Value places = index_vectors(c, a, x.dims());
   c.result(accumulate ? hlo::scatter(x, places, update, d, Reducer::add)
                       : hlo::scatter_set(x, places, update, d));
-}
-
-// Which of the true ones each element of a mask is, counted from 0, in one row; −1 before the first.
-Value rank_of(Value mask) {
-  const Value ones = to(reshaped(mask, {mask.elements()}), DType::s64);
-  return hlo::subtract(running(ones, 0, Reducer::add), like(ones, 1));
 }
 
 // self, mask, source: the elements of the source one after the other, where the mask is true.
@@ -323,16 +358,16 @@ std::span<const Row> index_rows() {
        index_put,
        composite,
        [](const Call& c) -> std::vector<Shape> {
-         const auto a = advanced(c.shapes(1), c.dims(0).size());
-         if (!a || c.shape(2).dtype != c.shape(0).dtype) return {};
+         const bool is_put = is_mask_put(c) || advanced(c.shapes(1), c.dims(0).size());
+         if (!is_put || c.shape(2).dtype != c.shape(0).dtype) return {};
          return {c.shape(0)};
        }},
       {{"_index_put_impl"},
        index_put,
        plain,
        [](const Call& c) -> std::vector<Shape> {
-         const auto a = advanced(c.shapes(1), c.dims(0).size());
-         if (!a || c.shape(2).dtype != c.shape(0).dtype) return {};
+         const bool is_put = is_mask_put(c) || advanced(c.shapes(1), c.dims(0).size());
+         if (!is_put || c.shape(2).dtype != c.shape(0).dtype) return {};
          return like_first(c);
        }},
   };
