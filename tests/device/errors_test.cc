@@ -278,6 +278,8 @@ TEST(Errors, TensorsOfTwoDevicesAreNamed) {
     EXPECT_NE(text.find("Expected all tensors to be on the same device"), std::string::npos) << text;
     EXPECT_NE(text.find("tpu:0 and cpu"), std::string::npos) << text;
   }
+  const std::string product = message({"", [&](torch::Device) { (void)here.mm(there.t()); }}, tpu());
+  EXPECT_NE(product.find("Argument 'mat2' of aten::mm is on cpu"), std::string::npos) << product;
 }
 
 TEST(Errors, AnUnaskedGradientIsUndefined) {

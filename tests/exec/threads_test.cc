@@ -37,7 +37,9 @@ TEST(ExecThreads, ProgramsAreReplacedWhileTheyCompile) {
   const Meanwhile replacing([] { set_programs(cache::ProgramCache(client(), nullptr)); });
   for (size_t n = 1; n <= 24; ++n) {
     const TierScope tiers(true);
-    const Value y = make("mul.Tensor", upload(filled(200 + n, 3)), upload(filled(200 + n, 2)));
+    const Value one = upload(filled(200, 1));
+    Value y = make("mul.Tensor", upload(filled(200, 3)), upload(filled(200, 2)));
+    for (size_t i = 0; i < n; ++i) y = make("mul.Tensor", y, one);  // each is another program
     materialise(0, {y}, "test");
     EXPECT_EQ(download(y)[n], 6);
   }

@@ -23,8 +23,8 @@ class CallWalk {
 
   // False where an argument cannot be recorded (an element type that XLA does not have, a sparse tensor).
   bool run(c10::ArrayRef<c10::IValue> args) {
-    for (size_t i = 0; i < info_.row_args; ++i)
-      if (!argument(args[i], info_.kinds[i])) return false;
+    for (at_ = 0; at_ < info_.row_args; ++at_)
+      if (!argument(args[at_], info_.kinds[at_])) return false;
     return true;
   }
 
@@ -79,7 +79,8 @@ class CallWalk {
     const bool here = is_tpu(t);
     TORCH_CHECK(here ? t.device() == device_ : t.dim() == 0 && t.device().is_cpu(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", device_,
-                " and ", t.device(), "!");
+                " and ", t.device(), "! Argument '", info_.schema->arguments()[at_].name(), "' of ",
+                info_.schema->name(), " is on ", t.device(), "; .to(\"", device_, "\") brings it there.");
     sink_.promotes(t);
     if (here)
       sink_.tensor(t);
@@ -134,6 +135,7 @@ class CallWalk {
   const OpInfo& info_;
   c10::Device device_;
   Sink& sink_;
+  size_t at_ = 0;  // the argument that is looked at
 };
 
 }  // namespace tpubridge::device

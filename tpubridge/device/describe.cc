@@ -97,6 +97,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   OpInfo info;
   const auto& schema = op.schema();
   const auto& args = schema.arguments();
+  info.schema = &schema;
   info.row_args = args.size();
   bool lists_written = false;
   for (size_t i = 0; i < args.size(); ++i) {

@@ -31,6 +31,7 @@ struct IndexRule;  // check_indices.h
 
 // What is known of an overload before it is called.
 struct OpInfo {
+  const c10::FunctionSchema* schema = nullptr;
   const lower::Row* row = nullptr;
   std::vector<Kind> kinds;             // of the arguments
   std::vector<size_t> written;         // arguments that the op writes, in the order of its results

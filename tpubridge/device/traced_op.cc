@@ -6,6 +6,7 @@
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/host_indices.h"
 #include "tpubridge/device/number_fits.h"
 #include "tpubridge/device/place.h"
 #include "tpubridge/device/recording.h"
@@ -119,6 +120,7 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   const auto device = info_.traceable ? device_of(info_, args) : std::nullopt;
   if (!device) return fall_back(op, stack);
   resolve_bits(info_, *stack);
+  if (info_.indices) bring_indices(*info_.indices, *stack, n);
   if (info_.indices && checks_indices()) check_indices(op, *info_.indices, args);
 
   std::unique_lock lock(exec::mutex());

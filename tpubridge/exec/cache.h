@@ -17,15 +17,18 @@
 
 namespace tpubridge::exec {
 
+struct Sizing;  // sized.h
+
 struct Compiled {
   std::shared_ptr<const pjrt::LoadedExecutable> program;
   std::vector<int64_t> donated;  // arguments that the program may take over
   int64_t needs = 0;             // bytes beside its arguments: results that reuse none of them, temporaries
   int64_t temporaries = 0;       // of these; 0 where the plugin does not tell
-  std::shared_ptr<Tier> tier = nullptr;   // a better one that is on its way
-  std::vector<trace::Loose> inputs = {};  // loose arguments of the graph that it takes as numbers
-  trace::SharedNumbers shared = {};       // it runs for graphs in which these are equal
-  bool some_differed = false;             // of those that an earlier program shared
+  std::shared_ptr<Tier> tier = nullptr;            // a better one that is on its way
+  std::vector<trace::Loose> inputs = {};           // loose arguments of the graph that it takes as numbers
+  trace::SharedNumbers shared = {};                // it runs for graphs in which these are equal
+  bool some_differed = false;                      // of those that an earlier program shared
+  std::shared_ptr<const Sizing> sizing = nullptr;  // of a program for many sizes (sized.h)
 
   // What to run now.
   [[nodiscard]] const Compiled& best() const {

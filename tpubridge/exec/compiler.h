@@ -9,6 +9,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/sized.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
 
@@ -59,9 +60,11 @@ struct Ready {
                                                            std::string_view reason);
 
 // Collects nothing, saves nothing: the graph as one program, or an error.
-std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device, std::string_view reason);
+std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device, std::string_view reason,
+                                          Sizes sizes = Sizes::one);
 
-// The roots of the graph become data: these buffers, one for each.
-void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs);
+// The roots of the graph become data: these buffers, one for each. `larger`: they may be larger than the
+// roots.
+void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs, bool larger = false);
 
 }  // namespace tpubridge::exec

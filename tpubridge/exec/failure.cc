@@ -164,7 +164,7 @@ class Rescue {
   void attempt(std::span<const Part> parts) {
     try {
       if (const Graph graph = collect_pending(parts); !graph.roots.empty())
-        (void)run_whole(graph, device_, reason_);
+        (void)run_whole(graph, device_, reason_, Sizes::many);
     } catch (...) {
       failed_together(parts, std::current_exception());
     }
@@ -190,9 +190,9 @@ void tell_wanted(const std::vector<Value>& wanted, const std::exception_ptr& err
 }
 
 void compute_whole(const Graph& graph, int device_index, const std::vector<Value>& wanted,
-                   std::string_view reason) {
+                   std::string_view reason, Sizes sizes = Sizes::many) {
   try {
-    (void)run_whole(graph, device_index, reason);
+    (void)run_whole(graph, device_index, reason, sizes);
   } catch (...) {
     const auto error = std::current_exception();
     Rescue rescue(graph, device_index, reason);
@@ -205,12 +205,14 @@ void compute_whole(const Graph& graph, int device_index, const std::vector<Value
   }
 }
 
+constexpr std::string_view kPart = "a part whose sizes change, or the rest beside it";
+
 // One after the other. Where one fails, what is left is computed as if there were no parts.
 void compute_parts(std::vector<std::vector<Value>> parts, int device_index, const std::vector<Value>& wanted,
                    std::string_view reason) {
   for (auto& part : parts) {
     try {
-      materialise_only(part, "a part whose sizes change, or the rest beside it");
+      materialise_only(part, kPart);
       part.clear();
     } catch (...) {
       const auto error = std::current_exception();
@@ -234,7 +236,7 @@ void compute(int device_index, std::vector<Value> roots, const std::vector<Value
       graph = Graph();  // nothing but the values themselves may be held while they are computed
       return compute_parts(std::move(parts), device_index, wanted, reason);
     }
-  compute_whole(graph, device_index, wanted, reason);
+  compute_whole(graph, device_index, wanted, reason, reason == kPart ? Sizes::changing : Sizes::many);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/base/log.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/families.h"
@@ -19,6 +20,7 @@
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/sized.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
 
@@ -114,9 +116,62 @@ Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Tak
   return {std::move(compiled), by_compiler};
 }
 
-Ready program_of(const Graph& graph, int device_index, std::string_view reason) {
+Mode of_many_sizes(Mode mode) {
+  mode.add("sizes", "many");
+  return mode;
+}
+
+// The program for many sizes, where there is one for this graph.
+std::shared_ptr<const Compiled> compile_sized(const Graph& graph, int device_index, const Mode& family_mode,
+                                              const Taken& taken, std::string_view reason, Sizes sizes) {
+  const auto platform = lower::platform_named(client().platform_name());
+  const std::string text = lower::program(graph, {}, platform, {}, taken.inputs, taken.shared);
+  const Mode mode = of_many_sizes(with_inputs(family_mode, taken.inputs));
+  const auto sized = sized_program(text, mode, sizes);
+  if (!sized) return nullptr;
+  pjrt::CompileOptions options;
+  options.devices = {device(device_index).id()};
+  add_device_options(options, sized->text);
+  Compiled made;
+  if (auto known = find_text(sized->text, mode, {})) {
+    made = *known;
+  } else {
+    pjrt::Signature signature{sized->sizing.parameters, sized->sizing.results, {}};
+    signature.donated.assign(signature.parameters.size(), false);
+    try {
+      auto found = find_or_compile(pjrt::Program{sized->text}, options, std::move(signature),
+                                   {{"ops", std::to_string(graph.nodes.size())}});
+      if (found.source == cache::Source::compiler)
+        note_compile(structure_of(graph).outline, reason, found.seconds, "a program for many sizes");
+      made.program = std::move(found.program);
+    } catch (const CompileForbidden&) {
+      throw;
+    } catch (const XLACompilationTimeoutError&) {
+      throw;
+    } catch (const CompilationError& e) {
+      log::debug("program.one_size", {{"why", e.what()}});
+      refuse_sized(text, mode);
+      return nullptr;
+    }
+    set_memory(made);
+    remember({}, sized->text, mode, std::make_shared<const Compiled>(made));
+  }
+  made.inputs = taken.inputs;
+  made.shared = taken.shared;
+  made.some_differed = taken.some_differed;
+  made.sizing = std::make_shared<const Sizing>(sized->sizing);
+  auto compiled = std::make_shared<const Compiled>(std::move(made));
+  if (taken.inputs.empty()) remember(structure_of(graph), text, mode, compiled);
+  return compiled;
+}
+
+Ready program_of(const Graph& graph, int device_index, std::string_view reason, Sizes sizes = Sizes::one) {
   const Mode mode = this_mode(device_index);
   auto known = compiling_afresh() ? nullptr : find_structure(graph, mode);
+  if (!known && sizes != Sizes::one && !compiling_afresh()) {
+    known = find_structure(graph, of_many_sizes(mode));
+    if (known && known->sizing->runs >= kWorthItsOwn) known = nullptr, sizes = Sizes::one;
+  }
   FamilyAnswer family = known || compiling_afresh() ? FamilyAnswer() : find_family(graph, mode);
   if (family.program) known = std::move(family.program);
   if (known && trace::are_shared(known->shared, graph)) return {std::move(known)};
@@ -127,7 +182,16 @@ Ready program_of(const Graph& graph, int device_index, std::string_view reason) 
         known->some_differed ? trace::SharedNumbers() : trace::shared_in_both(known->shared, taken.shared),
         true};
   const InWork work(graph);
+  if (sizes != Sizes::one && !compiling_afresh())
+    if (auto found = compile_sized(graph, device_index, mode, taken, reason, sizes))
+      return {std::move(found)};
   return compile(graph, device_index, mode, std::move(taken), reason);
+}
+
+pjrt::Buffer sizes_of(const Sizing& sizing, int device_index) {
+  const std::vector<int32_t> sizes(sizing.sizes.begin(), sizing.sizes.end());
+  return client().to_device(pjrt::HostArray{sizes.data(), sizing.parameters.back(), {}},
+                            device(device_index));
 }
 
 // What a program that runs may take of its inputs.
@@ -139,12 +203,21 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
   std::vector<pjrt::Buffer> packs;
+  const Sizing* sizing = compiled.sizing.get();
+  std::vector<pjrt::Buffer> larger;
   for (const auto& pack : lower::number_packs(graph, ready.program->inputs, ready.program->shared))
     packs.push_back(
         client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
   std::vector<const pjrt::Buffer*> arguments;
+  if (sizing) {
+    arguments = sized_arguments(graph, *sizing, device_index, larger);
+    packs.push_back(sizes_of(*sizing, device_index));
+    ++sizing->runs;
+    count_sized();
+  }
   arguments.reserve(graph.leaves.size() + packs.size());
-  for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
+  if (!sizing)
+    for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
   for (const auto& pack : packs) arguments.push_back(&pack);
 
   const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
@@ -188,13 +261,14 @@ std::vector<int64_t> still_seen(const Graph& graph, const std::vector<int64_t>& 
   return out;
 }
 
-void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs) {
+void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs, bool larger) {
   std::vector<std::shared_ptr<trace::DeviceData>> data;
   for (size_t i = 0; i < graph.roots.size();) {
     trace::Node* n = graph.roots[i].node();
     data.assign(n->shapes().size(), nullptr);
     for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i)
-      data[graph.roots[i].index()] = std::make_shared<BufferData>(std::move(outputs[i]), n->device());
+      data[graph.roots[i].index()] = std::make_shared<BufferData>(
+          std::move(outputs[i]), n->device(), larger ? std::optional(graph.roots[i].shape()) : std::nullopt);
     n->resolve(std::move(data));
   }
 }
@@ -210,12 +284,13 @@ std::shared_ptr<const Compiled> compile_only(const Graph& graph, int device_inde
   return program_of(graph, device_index, reason).program;
 }
 
-std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, std::string_view reason) {
+std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, std::string_view reason,
+                                          Sizes sizes) {
   const Lock lock(mutex());
   count_materialisation(reason);
   note_all_computed();
-  const Ready ready = program_of(graph, device_index, reason);
-  resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees));
+  const Ready ready = program_of(graph, device_index, reason, sizes);
+  resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees), ready.program->sizing != nullptr);
   return ready.program;
 }
 

@@ -29,7 +29,9 @@ struct Metrics {
   int64_t host_to_device_bytes = 0, device_to_host_bytes = 0;
   int64_t live_device_bytes = 0, peak_device_bytes = 0;
   int64_t quick_programs = 0, replaced_programs = 0;  // compiled in two tiers: begun, and optimised by now
-  int64_t last_temporary_bytes = 0;                   // of the program that was compiled or loaded last
+  int64_t sized_executions = 0;                       // of programs for many sizes
+  int64_t resized_bytes = 0;         // that went through the host to be as large as a program needs them
+  int64_t last_temporary_bytes = 0;  // of the program that was compiled or loaded last
 
   [[nodiscard]] int64_t fallback_count() const;
   [[nodiscard]] double fallback_seconds() const;
@@ -52,6 +54,8 @@ void count_synchronising(const std::string& op);
 void count_to_device(int64_t bytes);
 void count_to_host(int64_t bytes);
 
+void count_sized();
+void count_resized(int64_t bytes);
 void note_temporaries(int64_t bytes);
 void count_tier(bool swapped);  // a quick program was begun, or has its place taken
 // Lines that stand at the end of report(); what is above exec/ adds its own.

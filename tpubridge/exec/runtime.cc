@@ -12,6 +12,7 @@
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/opener.h"
+#include "tpubridge/exec/resize.h"
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
@@ -65,11 +66,27 @@ const pjrt::Device& device(int index) {
   return *all[static_cast<size_t>(index)];
 }
 
-BufferData::BufferData(pjrt::Buffer b, int d)
-    : buffer(std::move(b)), bytes(buffer.shape().bytes()), device(d) {
-  count_device_bytes(device, bytes);
+BufferData::BufferData(pjrt::Buffer b, int d, std::optional<Shape> exact)
+    : device(d),
+      buffer_(std::move(b)),
+      exact_(std::move(exact)),
+      larger_(exact_ && *exact_ != buffer_.shape()) {
+  count(buffer_.shape().bytes());
 }
-BufferData::~BufferData() { count_device_bytes(device, -bytes); }
+BufferData::~BufferData() { count(0); }
+
+void BufferData::count(int64_t bytes) const {
+  count_device_bytes(device, bytes - bytes_);
+  bytes_ = bytes;
+}
+
+void BufferData::cut() const {
+  const Lock lock(mutex());
+  if (!larger_) return;
+  buffer_ = resized(buffer_, *exact_, *exact_, device);
+  larger_.store(false, std::memory_order_release);
+  count(buffer_.shape().bytes());
+}
 
 trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device) {
   return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), device), shape, device);
@@ -81,7 +98,7 @@ const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
   if (!data)
     throw ProgramError("a value was asked for that its program did not compute",
                        {{"shape", leaf.shapes()[index].str()}});
-  return static_cast<const BufferData&>(*data).buffer;
+  return static_cast<const BufferData&>(*data).buffer();
 }
 
 trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides, int index) {

@@ -1,8 +1,10 @@
 // The plugin's client behind the device, opened at first use, and the data that lives there.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "tpubridge/exec/mutex.h"
 #include "tpubridge/pjrt/client.h"
@@ -19,17 +21,30 @@ namespace tpubridge::exec {
 
 // A buffer as the trace holds it. Counted in the live bytes of metrics().
 struct BufferData : trace::DeviceData {
-  BufferData(pjrt::Buffer buffer, int device);
+  // `exact`: what of the buffer is the value, where it is larger: a program for many sizes made it (sized.h).
+  BufferData(pjrt::Buffer buffer, int device, std::optional<Shape> exact = {});
   ~BufferData() override;
+  // As large as the value is. Cut where it is not, once, which waits for it.
+  [[nodiscard]] const pjrt::Buffer& buffer() const {
+    if (larger_.load(std::memory_order_acquire)) cut();
+    return buffer_;
+  }
+  [[nodiscard]] const pjrt::Buffer& as_it_is() const { return buffer_; }
   // Another buffer of the same shape in its place.
   void replace(pjrt::Buffer by) {
-    buffer = std::move(by);
+    buffer_ = std::move(by);
     ++version;
   }
-  pjrt::Buffer buffer;
-  int64_t bytes;
   int device;
   uint64_t version = 0;  // how often it was replaced: copies of it are good as long as it stays
+
+ private:
+  void cut() const;
+  void count(int64_t bytes) const;
+  mutable pjrt::Buffer buffer_;
+  std::optional<Shape> exact_;
+  mutable std::atomic<bool> larger_;  // than the value
+  mutable int64_t bytes_ = 0;
 };
 
 // A computed value of the trace: what this buffer holds, shaped as the trace sees it.

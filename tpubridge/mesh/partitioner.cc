@@ -104,8 +104,8 @@ const Partitioner::Copies& Partitioner::copies_of(const std::shared_ptr<trace::D
   if (c.of.lock() == first && c.version == data.version) return c;
   c = {first, data.version, {}};
   for (int i = 1; i < devices_; ++i) {
-    exec::check_memory(i, data.bytes, "copying " + data.buffer.shape().str() + " between devices");
-    c.values.push_back(exec::leaf_of(data.buffer.copy_to(exec::device(i)), data.buffer.shape(), i));
+    exec::check_memory(i, data.buffer().shape().bytes(), "copying " + data.buffer().shape().str() + " between devices");
+    c.values.push_back(exec::leaf_of(data.buffer().copy_to(exec::device(i)), data.buffer().shape(), i));
   }
   const std::lock_guard lock(mutex_);
   copied_ += devices_ - 1;
@@ -126,7 +126,7 @@ std::vector<pjrt::Buffer> Partitioner::run(const exec::Compiled& compiled, const
       continue;
     }
     const Copies& copies = copies_of(leaf.data);
-    lists[0].push_back(&static_cast<const exec::BufferData&>(*leaf.data).buffer);
+    lists[0].push_back(&static_cast<const exec::BufferData&>(*leaf.data).buffer());
     for (size_t d = 1; d < lists.size(); ++d) add(d, copies.values[d - 1]);
   }
   for (const auto& pack : packs)

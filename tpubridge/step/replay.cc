@@ -130,7 +130,7 @@ int64_t Replay::find_thrown_away() {
     const auto* buffer = own_buffer(s);
     if (!buffer) continue;
     thrown_away_.push_back(&s);
-    bytes += buffer->bytes;
+    bytes += buffer->as_it_is().shape().bytes();
   }
   return bytes;
 }
@@ -147,7 +147,7 @@ void Replay::execute() {
         keep_.push_back(static_cast<int64_t>(i));
       continue;
     }
-    inputs_.push_back(&k.data->buffer);
+    inputs_.push_back(&k.data->buffer());
     // What somebody else can still see must outlive the call.
     k.private_ = k.node->references() == 1 && k.owner.use_count() == 1;
     if (donated_[i] && !(spare_[i] && k.private_)) keep_.push_back(static_cast<int64_t>(i));
@@ -217,7 +217,7 @@ Value Replay::result(const Target& t) {
 // State that nobody else looks at gets the new buffer in the place of the old one.
 bool Replay::swap_in(const Target& t, Storage& s) {
   auto* held = uses_[t.from] == 1 ? own_buffer(s) : nullptr;
-  if (!held || &held->buffer.shape() != &outputs_[t.from].shape()) return false;
+  if (!held || &held->as_it_is().shape() != &outputs_[t.from].shape()) return false;
   held->replace(std::move(outputs_[t.from]));
   return true;
 }
