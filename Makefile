@@ -18,7 +18,7 @@ help:
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make op-database the ops of torch's own database beside the CPU; OP_DATABASE='--dtype bfloat16' for another type"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
-	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part"
+	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part, by clang"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
 deps:
@@ -83,10 +83,12 @@ tsan: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target $(TSAN_TESTS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R '^($(subst $() ,|,$(TSAN_TESTS)))$$'
 
-# What needs no libtorch: part of CI.
+# What needs no libtorch: part of CI, and its check of the other compiler. TSAN_CXX=g++ where clang cannot be had.
+TSAN_CXX ?= clang++-19
 tsan-core:
-	@$(MAKE) --no-print-directory tsan BUILD=$(BUILD)-core-tsan TSAN_TESTS="test_base test_cache test_pjrt" \
-	  CMAKE_FLAGS="$(CMAKE_FLAGS) -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
+	@$(MAKE) --no-print-directory tsan BUILD=$(BUILD)-core-tsan-$(subst +,p,$(notdir $(TSAN_CXX))) TSAN_TESTS="test_base test_cache test_pjrt" \
+	  DEPS_GROUPS="core $(if $(findstring clang,$(TSAN_CXX)),clang)" \
+	  CMAKE_FLAGS="$(CMAKE_FLAGS) -DCMAKE_CXX_COMPILER=$(TSAN_CXX) -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
 
 SOURCES = $$(git ls-files '*.h' '*.cc')
 format:
