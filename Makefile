@@ -7,11 +7,12 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
+.PHONY: help demo test build tarball deb bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
+	@echo "make tarball, make deb   what is built, for other machines: $(BUILD)/package/; see docs/install.md"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
@@ -47,6 +48,10 @@ fuzz-steps: configure
 # torch's own samples of its ops, with gradients, beside the CPU: OP_DATABASE='--dtype bfloat16 --only glu,take'
 op-database: build bench-peers
 	@$(PEERS)/bin/python tests/python/op_database.py $(BUILD)/lib/libtpubridge.so $(OP_DATABASE)
+
+tarball deb: build
+	@cd $(BUILD) && cpack -G $(if $(filter deb,$@),DEB,TGZ) > package.log 2>&1 || { cat package.log; exit 1; }
+	@ls -1 $(BUILD)/package/*$(if $(filter deb,$@),.deb,.tar.gz)
 
 demo: build
 	@BUILD=$(BUILD) setup/demo
