@@ -7,18 +7,19 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
+.PHONY: help demo test build tarball deb bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
+	@echo "make tarball, make deb   what is built, for other machines: $(BUILD)/package/; see docs/install.md"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make op-database the ops of torch's own database beside the CPU; OP_DATABASE='--dtype bfloat16' for another type"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
-	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part"
+	@echo "make tsan    the tests of tracing, programs, caches and steps under the thread sanitizer; make tsan-core  of the torch-free part, by clang"
 	@echo "make format  clang-format; make lint  clang-tidy and format check; make clean"
 
 deps:
@@ -47,6 +48,10 @@ fuzz-steps: configure
 # torch's own samples of its ops, with gradients, beside the CPU: OP_DATABASE='--dtype bfloat16 --only glu,take'
 op-database: build bench-peers
 	@$(PEERS)/bin/python tests/python/op_database.py $(BUILD)/lib/libtpubridge.so $(OP_DATABASE)
+
+tarball deb: build
+	@cd $(BUILD) && cpack -G $(if $(filter deb,$@),DEB,TGZ) > package.log 2>&1 || { cat package.log; exit 1; }
+	@ls -1 $(BUILD)/package/*$(if $(filter deb,$@),.deb,.tar.gz)
 
 demo: build
 	@BUILD=$(BUILD) setup/demo
@@ -83,10 +88,12 @@ tsan: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target $(TSAN_TESTS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -R '^($(subst $() ,|,$(TSAN_TESTS)))$$'
 
-# What needs no libtorch: part of CI.
+# What needs no libtorch: part of CI, and its check of the other compiler. TSAN_CXX=g++ where clang cannot be had.
+TSAN_CXX ?= clang++-19
 tsan-core:
-	@$(MAKE) --no-print-directory tsan BUILD=$(BUILD)-core-tsan TSAN_TESTS="test_base test_cache test_pjrt" \
-	  CMAKE_FLAGS="$(CMAKE_FLAGS) -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
+	@$(MAKE) --no-print-directory tsan BUILD=$(BUILD)-core-tsan-$(subst +,p,$(notdir $(TSAN_CXX))) TSAN_TESTS="test_base test_cache test_pjrt" \
+	  DEPS_GROUPS="core $(if $(findstring clang,$(TSAN_CXX)),clang)" \
+	  CMAKE_FLAGS="$(CMAKE_FLAGS) -DCMAKE_CXX_COMPILER=$(TSAN_CXX) -DTPUBRIDGE_TSAN=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF"
 
 SOURCES = $$(git ls-files '*.h' '*.cc')
 format:

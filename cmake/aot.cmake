@@ -8,9 +8,7 @@ set(libtpu "")
 if(libtpu_wheel)
   set(libtpu ${libtpu_wheel}/libtpu/libtpu.so)
 endif()
-# For the one file that uses them: the rest need not be built again when libtpu arrives.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/tpubridge/aot/locate.cc TARGET_DIRECTORY tpubridge_core PROPERTIES COMPILE_DEFINITIONS
-  "TPUBRIDGE_AOT_CHILD_DEFAULT=\"${CMAKE_BINARY_DIR}/bin/tpubridge-aot\";TPUBRIDGE_LIBTPU_DEFAULT=\"${libtpu}\"")
+tpubridge_beside_library(libtpu.so "${libtpu}")
 
 set(aot_child ${PROJECT_SOURCE_DIR}/tpubridge/aot/child)
 if(TPUBRIDGE_AOT STREQUAL "OFF")

@@ -20,7 +20,19 @@ tpubridge_wheel(cpu_wheel xla-cpu-pjrt ${CMAKE_SYSTEM_PROCESSOR})
 if(NOT cpu_wheel)
   message(FATAL_ERROR "The XLA CPU plugin is not in ${TPUBRIDGE_DEPS}: run setup/deps (make does it by itself).")
 endif()
-set(TPUBRIDGE_CPU_PLUGIN ${cpu_wheel}/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so)
+file(REAL_PATH ${cpu_wheel}/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so TPUBRIDGE_CPU_PLUGIN)
+
+# What the library finds beside itself is laid out in the build as where it is installed, so that no path of this machine
+# is written into it. An empty target takes the link away.
+function(tpubridge_beside_library name target)
+  set(link ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tpubridge/${name})
+  file(REMOVE ${link})
+  if(target)
+    file(MAKE_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tpubridge)
+    file(CREATE_LINK ${target} ${link} SYMBOLIC)
+  endif()
+endfunction()
+tpubridge_beside_library(xla_cpu_pjrt.so ${TPUBRIDGE_CPU_PLUGIN})
 
 add_library(pjrt_c_api INTERFACE)
 target_include_directories(pjrt_c_api SYSTEM INTERFACE ${cpu_wheel}/xla_plugins/xla_cpu_pjrt/include)

@@ -32,5 +32,6 @@ endif()
 
 set(TPUBRIDGE_TORCH_HOME ${torch_dir})
 set(TPUBRIDGE_TORCH_RPATH ${torch_dir}/lib ${torch_rpath})
-set(device_rpath "$ORIGIN/../lib;${TPUBRIDGE_TORCH_RPATH}")  # of what is linked to it
+# Of what is linked to it. A package keeps what begins with $ORIGIN (cmake/pack-tree.cmake).
+set(device_rpath "$ORIGIN/../lib;$ORIGIN/../lib/tpubridge/torch/lib;${TPUBRIDGE_TORCH_RPATH}")
 include(cmake/torch-targets.cmake)

@@ -4,11 +4,25 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
+#include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
 
 namespace tpubridge::tools {
+namespace {
+
+// A package comes without torch. Where it is, the loader of the other program is told.
+void show_torch() {
+  const std::string torch = env::text("TPUBRIDGE_TORCH_DIR");
+  if (torch.empty()) return;
+  std::string folders = (std::filesystem::absolute(torch) / "lib").string();
+  if (const auto others = env::raw("LD_LIBRARY_PATH"); others && !others->empty()) folders += ":" + *others;
+  ::setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
+}
+
+}  // namespace
 
 int hand_over(const Invocation& call, const std::string& name, const std::string& what) {
   std::error_code failed;
@@ -24,6 +38,7 @@ int hand_over(const Invocation& call, const std::string& name, const std::string
   std::vector<char*> argv;
   for (auto& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
+  show_torch();
   std::fflush(nullptr);
   ::execv(program.c_str(), argv.data());
   throw file_error("run", program, errno);

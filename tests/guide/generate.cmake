@@ -3,7 +3,7 @@
 # The first block holds the includes; each other one becomes a test of its own, named after its heading. Hidden
 # lines stand in comments of the document: <!-- cpp … --> before a block comes before it, <!-- then … --> after
 # it. Errors of the compiler name the line of the document.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 file(READ "${DOCUMENT}" text)
 set(out "// Made of ${DOCUMENT}.\n#include <gtest/gtest.h>\n")
 set(seen 0)        # lines before `text`

@@ -1,5 +1,4 @@
 // Where the child and libtpu are, and how the child is started on this machine.
-#include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -38,16 +37,10 @@ std::optional<Path> named_by(std::string_view variable) {
 
 std::vector<Path> child_places() {
   std::vector<Path> out;
-  Dl_info self{};
   std::error_code failed;
-  if (dladdr(reinterpret_cast<const void*>(&child_places), &self) != 0 && self.dli_fname) {
-    // The loader names it as it found it: bin/../lib.
-    const Path folder = std::filesystem::canonical(Path(self.dli_fname).parent_path(), failed);
-    if (!failed) out.push_back(folder.parent_path() / "bin/tpubridge-aot");
-  }
+  if (Path beside = pjrt::beside_library("../bin/tpubridge-aot"); !beside.empty()) out.push_back(beside);
   const Path program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (!failed) out.push_back(program.parent_path() / "tpubridge-aot");
-  out.emplace_back(TPUBRIDGE_AOT_CHILD_DEFAULT);
   return out;
 }
 
@@ -85,7 +78,7 @@ Path child_program() {
 Path libtpu_library() {
   for (const char* variable : {"TPUBRIDGE_LIBTPU", "TPU_LIBRARY_PATH"})
     if (auto named = named_by(variable)) return *named;
-  if (is_file(TPUBRIDGE_LIBTPU_DEFAULT)) return TPUBRIDGE_LIBTPU_DEFAULT;
+  if (Path beside = pjrt::beside_library("tpubridge/libtpu.so"); is_file(beside)) return beside;
   for (const auto& candidate : pjrt::discover("tpu"))
     if (candidate.source == "libtpu" && is_file(candidate.path)) return candidate.path;
   throw PluginError("libtpu, Google's TPU compiler, was not found", {}, kSetUp, Code::not_found);

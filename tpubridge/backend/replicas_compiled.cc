@@ -95,13 +95,14 @@ int64_t CompiledReplicas::traced() const {
 }
 
 std::unique_ptr<CompiledReplicas> compiled_replicas(Replicas& replicas) {
-  for (const auto& o : replicas.optimizers())
-    if (!step::class_of(*o)) {
-      log::warn("data_parallel.not_compiled",
-                {{"reason", "the numbers of this optimizer's class are not known"},
-                 {"optimizer", c10::demangle(typeid(*o).name())}});
-      return nullptr;
-    }
+  for (const auto& held : replicas.optimizers()) {
+    auto& optimizer = *held;
+    if (step::class_of(optimizer)) continue;
+    log::warn("data_parallel.not_compiled",
+              {{"reason", "the numbers of this optimizer's class are not known"},
+               {"optimizer", c10::demangle(typeid(optimizer).name())}});
+    return nullptr;
+  }
   return std::make_unique<CompiledReplicas>(replicas);
 }
 

@@ -70,14 +70,11 @@ std::string find_cuda() {
   return find_package_file(files);
 }
 
-// Installed beside this library, or where the build found it.
+// No path of the machine that built it: a package runs on others, where anybody may own such a folder.
 std::string find_cpu() {
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&find_cpu), &self) != 0 && self.dli_fname) {
-    const fs::path beside = fs::absolute(self.dli_fname).parent_path() / "tpubridge/xla_cpu_pjrt.so";
-    if (is_file(beside)) return beside.string();
-  }
-  return is_file(TPUBRIDGE_CPU_PLUGIN_DEFAULT) ? TPUBRIDGE_CPU_PLUGIN_DEFAULT : std::string();
+  std::error_code failed;
+  const fs::path file = fs::canonical(beside_library("tpubridge/xla_cpu_pjrt.so"), failed);
+  return failed ? std::string() : file.string();
 }
 
 // name:path,name:path
@@ -149,6 +146,14 @@ void settle(std::vector<Candidate>& list, const std::string& wanted) {
 }
 
 }  // namespace
+
+fs::path beside_library(const std::string& relative) {
+  Dl_info self{};  // asked with a function of this file alone: a program may have a stub for the others
+  if (dladdr(reinterpret_cast<const void*>(&find_cpu), &self) == 0 || !self.dli_fname) return {};
+  std::error_code failed;  // the loader names it as it found it: bin/../lib
+  const fs::path library = fs::canonical(self.dli_fname, failed);
+  return failed ? fs::path() : (library.parent_path() / relative).lexically_normal();
+}
 
 bool tpu_hardware() {
   if (!children("/dev", "accel").empty()) return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ struct Candidate {
 // Options of a client of that plugin where nobody says otherwise: the number of virtual devices of the
 // embedded CPU plugin, and for a CUDA plugin what TPUBRIDGE_PREALLOCATE says.
 [[nodiscard]] Values standard_options(const Candidate& plugin);
+
+// A path relative to the folder that the library itself was loaded from; what comes with it lies in
+// tpubridge/ there. Empty where the loader does not tell: never relative, which would be the current
+// folder's.
+[[nodiscard]] std::filesystem::path beside_library(const std::string& relative);
 
 // What of this machine's hardware could be seen.
 [[nodiscard]] bool tpu_hardware();
