@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tools/interrupt.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
@@ -40,8 +41,11 @@ int hand_over(const Invocation& call, const std::string& name, const std::string
   argv.push_back(nullptr);
   show_torch();
   std::fflush(nullptr);
+  postpone_interrupts();
   ::execv(program.c_str(), argv.data());
-  throw file_error("run", program, errno);
+  const int why = errno;
+  handle_interrupts(call.json);
+  throw file_error("run", program, why);
 }
 
 }  // namespace tpubridge::tools

@@ -42,7 +42,20 @@ void on_signal(int signal) {
   came = true;
 }
 
+sigset_t interrupts() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
 }  // namespace
+
+void postpone_interrupts() {
+  const sigset_t set = interrupts();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
 
 void handle_interrupts(bool json) {
   as_json = json;
@@ -55,6 +68,8 @@ void handle_interrupts(bool json) {
     if (sigaction(s, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;
     sigaction(s, &action, nullptr);
   }
+  const sigset_t set = interrupts();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 void set_phase(const char* doing) {

@@ -6,7 +6,12 @@
 
 namespace tpubridge::tools {
 
-void handle_interrupts(bool json);  // installs the handlers; with `json` the message is an object on stdout
+// Installs the handlers; with `json` the message is an object on stdout. What came while interrupts were
+// postponed is told at once.
+void handle_interrupts(bool json);
+// They wait from here on, also through execv(), until the program that takes over handles them: libtorch
+// takes a second to load.
+void postpone_interrupts();
 
 // What is going on, for the message: a string that lives for ever ("compiling"). Flushes stdout, since _exit
 // does not.

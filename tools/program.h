@@ -3,7 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstring>
+
 #include "tools/commands.h"
+#include "tools/interrupt.h"
 #include "tools/output.h"
 
 namespace tpubridge::tools {
@@ -12,6 +16,9 @@ namespace tpubridge::tools {
 template <class Options>
 int run_program(int argc, char** argv, const char* description, const char* name,
                 void (*add_options)(CLI::App&, Options&), int (*body)(const Options&)) {
+  const auto is_json = [](const char* word) { return std::strcmp(word, "--json") == 0; };
+  set_phase("starting");
+  handle_interrupts(std::any_of(argv, argv + argc, is_json));
   CLI::App app(description, name);
   Options options;
   add_options(app, options);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "examples/models/gpt.h"
+#include "tools/interrupt.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
 #include "tpubridge/base/text.h"
@@ -134,6 +135,13 @@ void refuse_used_folder(const TrainOptions& o) {
         Code::already_exists);
 }
 
+// Either all of the folder's checkpoints are moved or none.
+std::optional<Path> set_aside(const TrainOptions& o, Trainer& trainer) {
+  if (!o.restart) return std::nullopt;
+  const NoInterrupts whole;
+  return trainer.restart();
+}
+
 TrainReport report_of(const TrainOptions& o, const TrainResult& r, std::optional<double> first_loss) {
   TrainReport out;
   out.signal = r.signal;
@@ -165,7 +173,7 @@ TrainReport train_model(const TrainOptions& o) {
   int64_t parameters = 0;
   for (const auto& p : task.model->parameters()) parameters += p.numel();
   const bool resumed = o.resume && trainer.resume();
-  const auto aside = o.restart ? trainer.restart() : std::nullopt;
+  const auto aside = set_aside(o, trainer);
   if (!o.json) {
     std::printf("%s with %ld parameters learns %s (%s) on %s%s\n", o.model.c_str(), parameters,
                 printable(o.data).c_str(), task.about.c_str(), o.device.c_str(),
