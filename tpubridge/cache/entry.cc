@@ -25,6 +25,9 @@ constexpr size_t kHead = 56, kHashed = 48;
 constexpr size_t kMaxDescription = 1 << 16;
 constexpr int kLevel = 3;
 
+// A few bytes can claim to be gigabytes: what is that dense is neither written nor read.
+bool is_too_dense(size_t payload, size_t raw) { return raw > (size_t{1} << 20) && raw / 1000 > payload; }
+
 [[noreturn]] void corrupt(const Path& name, const std::string& why) {
   throw FileError(fmt::format("{} is no sound entry: {}", name.string(), why), {{"path", name.string()}}, "",
                   Code::data_loss);
@@ -84,6 +87,7 @@ EntryInfo parse_description(std::string_view bytes, const Head& head, const Path
 std::string decompress(std::string_view payload, size_t size, const Path& name) {
   if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != size)
     corrupt(name, "its size is not what its head says");
+  if (is_too_dense(payload.size(), size)) corrupt(name, "it claims to be a thousand times as large as it is");
   std::string out;
   try {
     out.resize(size);
@@ -121,6 +125,8 @@ Encoded encode(const EntryInfo& info, std::string_view executable) {
     throw FileError(fmt::format("cannot compress a program: {}", ZSTD_getErrorName(n)), {}, "",
                     Code::internal);
   out.payload.resize(n);
+  if (is_too_dense(n, executable.size()))
+    throw FileError("a program is not cached: it is the same byte almost everywhere", {}, "", Code::internal);
 
   const nlohmann::ordered_json description = {
       {"key", info.key.hex()},           {"check", info.check.hex()},

@@ -10,7 +10,7 @@ namespace {
 
 // XLA's PrimitiveType numbers; 0 and what is not an array stay empty.
 constexpr int kTuple = 13;
-std::optional<DType> element_type(int number) {
+std::optional<DType> element_type(int64_t number) {
   using enum DType;
   static constexpr std::array<std::optional<DType>, 34> table = {
       std::nullopt, pred,       s8,   s16,    s32,      s64,          u8,           u16,
@@ -18,26 +18,41 @@ std::optional<DType> element_type(int number) {
       bf16,         token,      c128, f8e5m2, f8e4m3fn, s4,           u4,           f8e4m3b11fnuz,
       f8e5m2fnuz,   f8e4m3fnuz, s2,   u2,     f8e4m3,   f8e3m4,       std::nullopt, std::nullopt,
       f4e2m1fn,     f8e8m0fnu};
-  return number >= 0 && number < static_cast<int>(table.size()) ? table[static_cast<size_t>(number)]
-                                                                : std::nullopt;
+  return number >= 0 && number < static_cast<int64_t>(table.size()) ? table[static_cast<size_t>(number)]
+                                                                    : std::nullopt;
 }
 
+// protozero only asserts that a field is of the kind that is asked for, which ends the process.
+protozero::pbf_reader& of_kind(protozero::pbf_reader& field, protozero::pbf_wire_type kind) {
+  if (field.wire_type() != kind) throw protozero::unknown_pbf_wire_type_exception();
+  return field;
+}
+protozero::pbf_reader message_of(protozero::pbf_reader& field) {
+  return of_kind(field, protozero::pbf_wire_type::length_delimited).get_message();
+}
+int64_t number_of(protozero::pbf_reader& field) {
+  return of_kind(field, protozero::pbf_wire_type::varint).get_int64();
+}
+
+// Tuples in tuples: what a compiler gives has one level. A file could have as many as fit into it.
+constexpr int kMostLevels = 100;
+
 // Appends an array, or the arrays of a tuple. False where it is something else.
-bool read_shape(protozero::pbf_reader shape, std::vector<Shape>& out) {
+bool read_shape(protozero::pbf_reader shape, std::vector<Shape>& out, int levels = kMostLevels) {
   Shape array;
   std::optional<DType> type;
   bool tuple = false;
   while (shape.next()) {
     if (shape.tag() == 2) {
-      const int number = shape.get_enum();
+      const int64_t number = number_of(shape);
       tuple = number == kTuple;
       type = element_type(number);
     } else if (shape.tag() == 3 && shape.wire_type() == protozero::pbf_wire_type::length_delimited) {
       for (const int64_t d : shape.get_packed_int64()) array.dims.push_back(d);
     } else if (shape.tag() == 3) {
-      array.dims.push_back(shape.get_int64());
+      array.dims.push_back(number_of(shape));
     } else if (shape.tag() == 4) {
-      if (!read_shape(shape.get_message(), out)) return false;
+      if (levels == 0 || !read_shape(message_of(shape), out, levels - 1)) return false;
     } else {
       shape.skip();
     }
@@ -53,10 +68,10 @@ bool read_program_shape(protozero::pbf_reader program, Signature& out) {
   while (program.next()) {
     if (program.tag() == 1) {
       const size_t before = out.parameters.size();
-      if (!read_shape(program.get_message(), out.parameters) || out.parameters.size() != before + 1)
+      if (!read_shape(message_of(program), out.parameters) || out.parameters.size() != before + 1)
         return false;
     } else if (program.tag() == 2) {
-      if (!read_shape(program.get_message(), out.results)) return false;
+      if (!read_shape(message_of(program), out.results)) return false;
     } else {
       program.skip();
     }
@@ -68,7 +83,7 @@ bool read_program_shape(protozero::pbf_reader program, Signature& out) {
 void read_donations(protozero::pbf_reader table, protozero::pbf_tag_type number_field,
                     std::vector<int64_t>& out) {
   while (table.next(1)) {
-    protozero::pbf_reader entry = table.get_message();
+    protozero::pbf_reader entry = message_of(table);
     int64_t parameter = 0;  // proto3 leaves a zero out
     while (entry.next())
       if (entry.tag() == number_field && entry.wire_type() == protozero::pbf_wire_type::varint)
@@ -86,14 +101,14 @@ std::optional<Signature> read_module(protozero::pbf_reader module) {
   while (module.next()) {
     switch (module.tag()) {
       case 4:
-        if (!read_program_shape(module.get_message(), out)) return std::nullopt;
+        if (!read_program_shape(message_of(module), out)) return std::nullopt;
         found = true;
         break;
       case 8:
-        read_donations(module.get_message(), 2, donated);
+        read_donations(message_of(module), 2, donated);
         break;
       case 18:
-        read_donations(module.get_message(), 1, donated);
+        read_donations(message_of(module), 1, donated);
         break;
       default:
         module.skip();
@@ -112,7 +127,7 @@ std::optional<Signature> hlo_signature(std::string_view code, std::string_view f
   try {
     protozero::pbf_reader reader(code.data(), code.size());
     if (format == "hlo") return read_module(reader);
-    if (format == "hlo_with_config" && reader.next(1)) return read_module(reader.get_message());
+    if (format == "hlo_with_config" && reader.next(1)) return read_module(message_of(reader));
   } catch (const protozero::exception& e) {
     log::debug("pjrt.signature_unreadable", {{"error", e.what()}});
   }

@@ -1,0 +1,26 @@
+// Tensors in .safetensors files.
+#include <algorithm>
+
+#include "tests/fuzz/target.h"
+#include "tpubridge/base/tensor_file.h"
+
+namespace tpubridge::fuzz {
+namespace {
+
+bool same(const HostTensor& a, const HostTensor& b) {
+  return a.name == b.name && a.shape == b.shape && std::ranges::equal(a.bytes(), b.bytes());
+}
+
+void read_safetensors_file(std::string_view bytes) {
+  const AsFile file(bytes);
+  const TensorFile copied = read_safetensors(file.path()), mapped = read_safetensors(file.path(), Load::map);
+  require(std::ranges::equal(copied.tensors, mapped.tensors, same), "a mapped file holds other tensors");
+  for (const auto& t : copied.tensors) {
+    require(static_cast<int64_t>(t.bytes().size()) == t.shape.bytes(), "a tensor of another size");
+    require(copied.find(t.name) != nullptr, "a tensor that cannot be found");
+  }
+}
+const Adds safetensors_target{"safetensors", read_safetensors_file};
+
+}  // namespace
+}  // namespace tpubridge::fuzz
