@@ -1,9 +1,16 @@
 #include "tools/train_options.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 namespace tpubridge::tools {
 namespace {
+
+// Comparisons let NaN through, so ranges do.
+std::string must_be_finite(const std::string& text) {
+  double value = 0;
+  return CLI::detail::lexical_cast(text, value) && std::isfinite(value) ? "" : text + " is no finite number";
+}
 
 void add_common(CLI::App& app, TrainOptions& o) {
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 40);
@@ -12,12 +19,15 @@ void add_common(CLI::App& app, TrainOptions& o) {
   app.add_option("--epochs", o.epochs, "Times through the data; 0: as many as --steps needs")->check(count);
   app.add_option("--batch", o.batch, "Examples of a batch")->check(positive);
   app.add_option("--accumulate", o.accumulate, "Batches of a step")->check(positive);
-  app.add_option("--lr", o.rate, "Largest learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--lr", o.rate, "Largest learning rate")->check(CLI::PositiveNumber)->check(must_be_finite);
   app.add_option("--warmup", o.warmup, "Steps in which the rate grows; it then falls along half a cosine")
       ->check(count);
   app.add_option("--clip", o.clip, "Largest norm of the gradients; 0: as they are")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--weight-decay", o.weight_decay, "Of AdamW")->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->check(must_be_finite);
+  app.add_option("--weight-decay", o.weight_decay, "Of AdamW")
+      ->check(CLI::NonNegativeNumber)
+      ->check(must_be_finite);
   app.add_option("--seed", o.seed, "Of the weights, the order of the data and dropout");
   app.add_option("--device", o.device, "tpu (whatever plugin is found), or cpu: libtorch's own kernels")
       ->check(CLI::IsMember({"tpu", "cpu"}));
@@ -28,7 +38,8 @@ void add_common(CLI::App& app, TrainOptions& o) {
   app.add_flag("--restart", o.restart, "Start from the beginning; checkpoints that are there are moved aside")
       ->excludes(resume);
   app.add_option("--hold-out", o.hold_out, "Part of the data that is kept for evaluation")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(CLI::Range(0.0, 0.9))
+      ->check(must_be_finite);
   app.add_option("--evaluate-every", o.evaluate_every, "Steps between evaluations; 0: only at the end")
       ->check(count);
   app.add_option("--patience", o.patience, "Stop after so many evaluations without a better one; 0: never")
