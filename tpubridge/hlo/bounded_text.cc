@@ -1,4 +1,5 @@
-// Reads the builder's own text op by op and writes the bounded one.
+// Writes the program of bounded dimensions: most ops as they were, with larger dimensions, and after each the
+// ends that its results have.
 #include "tpubridge/hlo/bounded_text.h"
 
 #include <fmt/format.h>
@@ -6,14 +7,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tpubridge/hlo/sized_reader.h"
+
 namespace tpubridge::hlo {
 namespace {
-
-struct Refused {  // no such program
-  std::string_view why;
-};
-
-[[noreturn]] void refuse(std::string_view why = "not a text of the builder") { throw Refused{why}; }
 
 std::string type_text(const SizedType& t, const std::vector<int64_t>& bounds) {
   std::string out = "tensor<";
@@ -35,15 +32,18 @@ std::string list_text(std::string_view key, const std::vector<int64_t>& items) {
 class Writer {
  public:
   explicit Writer(const BoundedText& what)
-      : what_(what), text_(what.text.text()), tokens_(what.text.tokens()) {}
+      : what_(what),
+        read_(what.text, what.size_of),
+        text_(what.text.text()),
+        tokens_(what.text.tokens()),
+        header_(read_.header()) {}
 
   SizedText::Bounded run() {
-    const size_t body = read_header();
-    size_t at = body;
-    while (text_.compare(at, 4, "  }\n") != 0) at = read_op(at);
-    check_rest(at);
+    size_t at = header_.body;
+    while (!read_.ends_at(at)) at = take(read_.op(at));
+    if (read_.has_size(at, text_.size())) refuse("a private function");
     SizedText::Bounded out;
-    for (const auto& p : parameters_) out.parameters.push_back(shape_of(p.second));
+    for (const auto& p : header_.parameters) out.parameters.push_back(shape_of(p.second));
     out.parameters.push_back({DType::s32, {static_cast<int64_t>(what_.bounds.size())}});
     for (const auto& r : results_) out.results.push_back(shape_of(r));
     out.text = header() + body_ + text_.substr(at);
@@ -51,135 +51,16 @@ class Writer {
   }
 
  private:
-  // ---- reading ----
-  [[nodiscard]] size_t token_at(size_t offset) const {
-    const auto it = std::ranges::lower_bound(tokens_, offset, {}, &NumberedText::Token::begin);
-    if (it == tokens_.end() || it->begin != offset) refuse();
-    return static_cast<size_t>(it - tokens_.begin());
-  }
-  [[nodiscard]] SizedDim dim_at(size_t offset) const {
-    const size_t i = token_at(offset);
-    SizedDim d{0, what_.size_of[i]};
-    const std::string_view token = what_.text.at(i);
-    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), d.value);
-    if (error != std::errc() || end != token.data() + token.size()) refuse();
-    return d;
-  }
-  // tensor<2x18xf32> at `at`, which goes behind it.
-  SizedType type_at(size_t& at) const {
-    if (text_.compare(at, 7, "tensor<") != 0) refuse();
-    at += 7;
-    SizedType out;
-    while (text_[at] >= '0' && text_[at] <= '9') {
-      out.dims.push_back(dim_at(at));
-      at += tokens_[token_at(at)].length;
-      if (text_[at++] != 'x') refuse();
-    }
-    int depth = 1;
-    const size_t from = at;
-    for (; depth > 0; ++at) {
-      if (at >= text_.size() || text_[at] == '\n') refuse();
-      depth += text_[at] == '<' ? 1 : text_[at] == '>' ? -1 : 0;
-    }
-    out.element = text_.substr(from, at - 1 - from);
-    return out;
-  }
-  std::vector<SizedType> types_at(size_t& at, char end) const {
-    std::vector<SizedType> out;
-    while (text_[at] != end) {
-      out.push_back(type_at(at));
-      if (text_.compare(at, 2, ", ") == 0) at += 2;
-    }
-    ++at;
-    return out;
-  }
-  std::string name_at(size_t& at) const {  // %12
-    const size_t from = at++;
-    while (text_[at] >= '0' && text_[at] <= '9') ++at;
-    if (at == from + 1 || text_[from] != '%') refuse();
-    return text_.substr(from, at - from);
-  }
-
-  // Up to the first op; gives where that is.
-  size_t read_header() {
-    static constexpr std::string_view begin = "  func.func public @main(";
-    const size_t main = text_.find(begin);
-    if (main == std::string::npos || text_.find("sdy.") != std::string::npos) refuse();
-    module_ = text_.substr(0, main);
-    size_t at = main + begin.size();
-    while (text_[at] != ')') {
-      std::string name = name_at(at);
-      if (text_.compare(at, 2, ": ") != 0) refuse();
-      parameters_.emplace_back(std::move(name), type_at(at += 2));
-      if (text_.compare(at, 2, " {") == 0) at = text_.find('}', at) + 1;  // what may be taken over is not
-      if (text_.compare(at, 2, ", ") == 0) at += 2;
-    }
-    at = text_.find('\n', at);
-    if (at == std::string::npos) refuse();
-    return at + 1;
-  }
-
-  // Private functions know no sizes.
-  void check_rest(size_t from) const {
-    for (size_t i = 0; i < tokens_.size(); ++i)
-      if (tokens_[i].begin >= from && what_.size_of[i] >= 0) refuse();
-  }
-
-  [[nodiscard]] size_t end_of_op(size_t at) const {
-    do {
-      at = text_.find('\n', at) + 1;
-      if (at == 0) refuse();
-    } while (!(text_.compare(at, 5, "    %") == 0 || text_.compare(at, 5, "    \"") == 0 ||
-               text_.compare(at, 4, "  }\n") == 0));
-    return at;
-  }
-
-  size_t read_op(size_t begin) {
-    const size_t end = end_of_op(begin);
-    size_t at = begin + 4;
-    std::vector<std::string> names;
-    while (text_[at] == '%') {
-      names.push_back(name_at(at));
-      at += text_.compare(at, 2, ", ") == 0 ? 2 : 3;  // or " = "
-    }
-    SizedOp op;
-    const size_t quote = at, close = text_.find('"', at + 1);
-    op.name = std::string_view(text_).substr(quote + 1, close - quote - 1);
-    at = close + 2;
-    while (text_[at] == '%') {
-      op.operands.push_back(name_at(at));
-      if (text_.compare(at, 2, ", ") == 0) at += 2;
-    }
-    const size_t attributes = ++at;
-    const size_t types = text_.rfind(" : (", end);
-    if (types == std::string::npos || types < attributes) refuse();
-    op.attributes = std::string_view(text_).substr(attributes, types - attributes);
-    at = types + 4;
-    op.operand_types = types_at(at, ')');
-    if (text_.compare(at, 4, " -> ") != 0) refuse();
-    at += 4;
-    if (text_[at] == '(')
-      op.result_types = types_at(++at, ')');
-    else
-      op.result_types.push_back(type_at(at));
-    const bool sized = has_size(begin, end);
-    if (op.name == "func.return") {
-      write_return(op);
-    } else if (!sized) {
-      note_constant(op, names);
-      body_.append(text_, begin, end - begin);
+  size_t take(const SizedReader::ReadOp& r) {
+    if (r.op.name == "func.return") {
+      write_return(r.op);
+    } else if (!r.sized) {
+      note_constant(r.op, r.names);
+      body_.append(text_, r.begin, r.end - r.begin);
     } else {
-      read_attributes(op, attributes, types);
-      write_op(op, names, begin, end);
+      write_op(r.op, r.names, r.begin, r.end);
     }
-    return end;
-  }
-
-  [[nodiscard]] bool has_size(size_t begin, size_t end) const {
-    auto it = std::ranges::lower_bound(tokens_, begin, {}, &NumberedText::Token::begin);
-    for (; it != tokens_.end() && it->begin < end; ++it)
-      if (what_.size_of[static_cast<size_t>(it - tokens_.begin())] >= 0) return true;
-    return false;
+    return r.end;
   }
 
   void note_constant(const SizedOp& op, const std::vector<std::string>& names) {
@@ -192,39 +73,6 @@ class Writer {
     if (error == std::errc() && *end == '>') constants_.all.emplace_back(names[0], v);
   }
 
-  // Lists of numbers, and how many sizes stand outside of types.
-  void read_attributes(SizedOp& op, size_t begin, size_t end) const {
-    for (size_t at = begin; at < end;) {
-      if (text_.compare(at, 7, "tensor<") == 0) {
-        (void)type_at(at);
-        continue;
-      }
-      if (text_.compare(at, 12, " = array<i64") == 0) {
-        const size_t from = text_.find_last_of("{ ", at - 1) + 1;
-        std::string key = text_.substr(from, at - from);
-        SizedOp::Listed listed{{}, true};
-        for (at += 12; text_[at] != '>'; ++at)
-          if (text_[at] >= '0' && text_[at] <= '9' && (text_[at - 1] < '0' || text_[at - 1] > '9')) {
-            listed.items.push_back(dim_at(at));
-            op.sized_attributes += listed.items.back().size >= 0;
-          } else if (text_[at] == '-') {
-            refuse();
-          }
-        op.lists.emplace_back(std::move(key), std::move(listed));
-        continue;
-      }
-      const bool number = text_[at] >= '0' && text_[at] <= '9';
-      if (!number) {
-        ++at;
-        continue;
-      }
-      const size_t i = token_at(at);
-      op.sized_attributes += what_.size_of[i] >= 0;
-      at += tokens_[i].length;
-    }
-  }
-
-  // ---- writing ----
   [[nodiscard]] Shape shape_of(const SizedType& t) const {
     Shape out{dtype_of_mlir(t.element), {}};
     for (const SizedDim& d : t.dims)
@@ -237,9 +85,9 @@ class Writer {
   }
 
   [[nodiscard]] std::string header() const {
-    std::string out = module_ + "  func.func public @main(", sizes;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const auto& [name, type] = parameters_[i];
+    std::string out = header_.module + "  func.func public @main(", sizes;
+    for (size_t i = 0; i < header_.parameters.size(); ++i) {
+      const auto& [name, type] = header_.parameters[i];
       out += fmt::format("{}: {}, ", type.sized() ? "%in" + name.substr(1) : name,
                          type_text(type, what_.at_edge));
     }
@@ -256,7 +104,7 @@ class Writer {
       out += op_text(fmt::format("%size{}", s), "reshape", fmt::format("%one{}", s), "", "tensor<1xi32>",
                      "tensor<i32>");
     }
-    for (const auto& [name, type] : parameters_) {
+    for (const auto& [name, type] : header_.parameters) {
       if (!type.sized()) continue;
       std::vector<int64_t> zeros(type.dims.size(), 0), ones(type.dims.size(), 1), limits;
       for (const SizedDim& d : type.dims)
@@ -323,7 +171,7 @@ class Writer {
   void write_size(const SizedOp& op, const std::string& name, size_t begin, size_t end) {
     const size_t dense = text_.find("dense<", begin) + 6;
     if (dense >= end || text_[dense] < '0' || text_[dense] > '9') refuse();
-    const size_t i = token_at(dense);
+    const size_t i = read_.token_at(dense);
     if (what_.size_of[i] < 0 || text_[dense + tokens_[i].length] != '>') refuse();
     const SizedType& type = op.result_types[0];
     const std::string scalar = fmt::format("tensor<{}>", type.element), number = "%n" + name.substr(1),
@@ -401,10 +249,11 @@ class Writer {
   }
 
   const BoundedText& what_;
+  const SizedReader read_;
   const std::string& text_;
   const std::vector<NumberedText::Token>& tokens_;
-  std::string module_, body_;
-  std::vector<std::pair<std::string, SizedType>> parameters_;
+  const SizedReader::Header header_;
+  std::string body_;
   std::vector<SizedType> results_;
   ScalarConstants constants_;
 };
