@@ -184,7 +184,7 @@ class RandomSized {
       case 1:
         return (a.matmul(b.t()) / 4).softmax(-1).matmul(b);
       case 2:
-        return torch::cat({a, b}).sin();
+        return torch::cat({a, b}).clamp(-9, 9).sin();
       case 3:
         return a - b.mean(0);
       case 4:

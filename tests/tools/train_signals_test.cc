@@ -76,7 +76,9 @@ TEST(TrainSignals, OneIsEnoughFromTheStartOn) {
     const Ended ended = train_until(signal, std::chrono::milliseconds(delay), start, log);
     // The last: before main, while the loader works.
     EXPECT_THAT(ended.code, AnyOf(128 + signal, -signal)) << ended.said;
-    if (ended.code == -signal) EXPECT_EQ(ended.said, "");
+    if (ended.code == -signal) {
+      EXPECT_EQ(ended.said, "");
+    }
     told += ended.said.find("interrupted") != std::string::npos;
     EXPECT_EQ(ended.said.find("terminate called"), std::string::npos) << ended.said;
     for (const auto& name : names_in(run))
