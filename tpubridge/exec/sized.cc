@@ -72,15 +72,17 @@ std::shared_ptr<const SizedProgram> sized_program(const std::string& text, const
     if (sized_kinds().size() > kSizedPrograms) sized_kinds().pop_back();
     return nullptr;
   }
-  if (kind->last.text() == text) return nullptr;
-  ++kind->seen;
+  const bool same = kind->last.text() == text;
+  if (!same) ++kind->seen;
   const SizedText::Bounded* program = nullptr;
   if (!kind->refused && (how == Sizes::changing || kind->seen > kOwnPrograms)) {
     if (kind->sized) program = made_for(*kind, now);
-    if (!program) {  // the first one, or what grew together does not any more
+    // The first one, or what grew together does not any more. A size of 0 has a program of its own.
+    auto other = program || same ? std::nullopt : SizedText::make(kind->last, now);
+    if (other && other->sizes_of(now)) {
       kind->made.clear();
-      kind->sized = SizedText::make(kind->last, now);
-      program = kind->sized ? made_for(*kind, now) : nullptr;
+      kind->sized = std::move(other);
+      program = made_for(*kind, now);
       kind->refused = !program;
     }
   }
@@ -104,6 +106,7 @@ std::vector<const pjrt::Buffer*> sized_arguments(const trace::Graph& graph, cons
   made.reserve(made.size() + graph.leaves.size());  // they must not move
   for (size_t i = 0; i < graph.leaves.size(); ++i) {
     const auto& leaf = graph.leaves[i];
+    if (!leaf.node->data(leaf.index)) (void)buffer_of(*leaf.node, leaf.index);  // throws
     const auto& data = static_cast<const BufferData&>(*leaf.node->data(leaf.index));
     if (data.as_it_is().shape() == sizing.parameters[i]) {
       out.push_back(&data.as_it_is());
