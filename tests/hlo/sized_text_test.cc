@@ -194,6 +194,16 @@ const std::vector<Named>& programs() {
   return all;
 }
 
+TEST(SizedText, TheWidthOfATypeIsNoSize) {
+  const auto of = [](DType t) {
+    Builder b;
+    const Value x = b.parameter({t, {3}});
+    return NumberedText(b.finish({add(x, x)}));
+  };
+  EXPECT_FALSE(of(DType::f32).same_skeleton(of(DType::f64)));
+  EXPECT_FALSE(SizedText::make(of(DType::s8), of(DType::s16)));
+}
+
 TEST(SizedText, OneProgramForManySizes) {
   std::mt19937 random(5);
   for (const auto& [name, make] : programs()) {

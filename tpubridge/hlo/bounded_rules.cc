@@ -96,6 +96,9 @@ bool keeps_reduced(const SizedOp& op, const ScalarConstants& constants) {
   });
   if (!over_size) return true;
   if (op.operands.size() != 2) return false;
+  size_t ops = 0;  // of the region: one, and its end
+  for (size_t at = 0; (at = op.attributes.find("stablehlo.", at)) != std::string_view::npos; ++at) ++ops;
+  if (ops != 2) return false;
   const auto has = [&](std::string_view reducer) {
     return op.attributes.find(reducer) != std::string_view::npos;
   };
@@ -146,6 +149,24 @@ bool keeps_updated(const SizedOp& op) {
   return op.sized_attributes == 0;
 }
 
+// Rows that are written to places: what lies behind the end goes to no place. Their own dimensions have no
+// size.
+bool keeps_scattered(const SizedOp& op) {
+  static constexpr std::string_view key = "update_window_dims = [";
+  if (op.sized_attributes > 0 || op.operands.size() != 3 || op.operand_types[0].sized()) return false;
+  size_t at = op.attributes.find(key);
+  if (at == std::string_view::npos) return true;
+  for (at += key.size(); op.attributes[at] != ']'; ++at) {
+    const char c = op.attributes[at];
+    if (c == ',' || c == ' ') continue;
+    const auto dim = static_cast<size_t>(c - '0');  // ranks have one digit
+    if (c < '0' || c > '9' || dim >= op.operand_types[2].dims.size() ||
+        op.operand_types[2].dims[dim].size >= 0)
+      return false;
+  }
+  return true;
+}
+
 bool keeps_padded(const SizedOp& op) {
   for (const char* key : {"edge_padding_low", "edge_padding_high", "interior_padding"}) {
     const auto* list = op.list(key);
@@ -186,7 +207,7 @@ bool keeps_bounds(const SizedOp& op, const ScalarConstants& constants) {
   if (what == "dynamic_slice") return keeps_slice_sizes(op, true);
   if (what == "dynamic_update_slice") return keeps_updated(op);
   if (what == "pad") return keeps_padded(op);
-  if (what == "scatter") return op.sized_attributes == 0 && !op.operand_types[0].sized();
+  if (what == "scatter") return keeps_scattered(op);
   return false;
 }
 

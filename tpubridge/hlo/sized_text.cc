@@ -30,6 +30,12 @@ size_t end_of_number(std::string_view text, size_t i) {
   return i;
 }
 
+// The digits of a name (f32, loc3) are no number; those of 2x18 are two.
+bool is_of_name(std::string_view text, size_t i) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return i > 0 && letter(text[i - 1]) && !(text[i - 1] == 'x' && i > 1 && is_digit(text[i - 2]));
+}
+
 // A whole number that a dimension could be.
 std::optional<int64_t> whole(std::string_view token) {
   double v = 0;
@@ -53,6 +59,10 @@ NumberedText::NumberedText(std::string text) : text_(std::move(text)) {
       continue;
     }
     const size_t end = end_of_number(text_, i);
+    if (is_of_name(text_, i)) {
+      while (i < end && is_digit(text_[i])) ++i;
+      continue;
+    }
     hash_ = XXH3_64bits_withSeed(text_.data() + from, i - from, hash_);
     tokens_.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(end - i)});
     from = i = end;
