@@ -99,9 +99,13 @@ void SizedReader::read_attributes(SizedOp& op, size_t begin, size_t end) const {
       ++at;
       continue;
     }
-    const size_t i = token_at(at);
-    op.sized_attributes += size_of_[i] >= 0;
-    at += tokens_[i].length;
+    const auto token = std::ranges::lower_bound(tokens_, at, {}, &NumberedText::Token::begin);
+    if (token == tokens_.end() || token->begin != at) {  // of a name
+      ++at;
+      continue;
+    }
+    op.sized_attributes += size_of_[static_cast<size_t>(token - tokens_.begin())] >= 0;
+    at += token->length;
   }
 }
 
