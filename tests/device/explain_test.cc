@@ -42,7 +42,10 @@ TEST(Explain, NamesTheDimensionThatChanged) {
 }
 
 TEST(Explain, SaysWhatToWriteWhereSizesChangeAgainAndAgain) {
-  auto f = [](int64_t rows) { return torch::acosh(torch::matmul(input({rows, 5}), input({5, 3}))) * 2; };
+  // Running sums: an op that no program for many sizes has.
+  auto f = [](int64_t rows) {
+    return torch::acosh(torch::matmul(input({rows, 5}), input({5, 3}))).cumsum(0) * 2;
+  };
   EXPECT_EQ(compiled_by([&] { return f(20); }).advice, "");
   EXPECT_EQ(compiled_by([&] { return f(9); }).advice, "") << "twice may be the last batch";
   EXPECT_THAT(compiled_by([&] { return f(17); }).advice, HasSubstr("pad to a few fixed sizes (32 here)"));
@@ -54,10 +57,22 @@ TEST(Explain, SaysWhatToWriteWhereSizesChangeAgainAndAgain) {
   std::string last;
   for (int i = 0; i < 3; ++i)
     last = compiled_by([&] {
-             cache = torch::cat({cache, input({1, 4})}).atan();
+             cache = torch::cat({cache, input({1, 4})}).atan().cumsum(0);
              return cache;
            }).advice;
   EXPECT_THAT(last, HasSubstr("keep a tensor of the final length"));
+}
+
+TEST(Explain, NamesAProgramForManySizes) {
+  auto f = [](int64_t rows) { return torch::acosh(torch::matmul(input({rows, 5}), input({5, 3}))) * 3; };
+  compiled_by([&] { return f(20); });
+  compiled_by([&] { return f(9); });
+  const auto note = compiled_by([&] { return f(17); });
+  EXPECT_THAT(note.differences, ElementsAre("a program for many sizes"));
+  EXPECT_EQ(note.advice, "");
+  const int64_t compiles = tpubridge::metrics().compiles;
+  (void)f(25).cpu();
+  EXPECT_EQ(tpubridge::metrics().compiles, compiles);
 }
 
 TEST(Explain, NamesTheElementType) {
