@@ -67,8 +67,10 @@ TEST(Explain, NamesAProgramForManySizes) {
   auto f = [](int64_t rows) { return torch::acosh(torch::matmul(input({rows, 5}), input({5, 3}))) * 3; };
   compiled_by([&] { return f(20); });
   compiled_by([&] { return f(9); });
+  const int64_t hits = tpubridge::metrics().cache_hits;
   const auto note = compiled_by([&] { return f(17); });
   EXPECT_THAT(note.differences, ElementsAre("a program for many sizes"));
+  EXPECT_EQ(tpubridge::metrics().cache_hits, hits) << "it was compiled";
   EXPECT_EQ(note.advice, "");
   const int64_t compiles = tpubridge::metrics().compiles;
   (void)f(25).cpu();

@@ -190,7 +190,7 @@ void tell_wanted(const std::vector<Value>& wanted, const std::exception_ptr& err
 }
 
 void compute_whole(const Graph& graph, int device_index, const std::vector<Value>& wanted,
-                   std::string_view reason, Sizes sizes = Sizes::many) {
+                   std::string_view reason, Sizes sizes) {
   try {
     (void)run_whole(graph, device_index, reason, sizes);
   } catch (...) {
@@ -205,21 +205,22 @@ void compute_whole(const Graph& graph, int device_index, const std::vector<Value
   }
 }
 
-constexpr std::string_view kPart = "a part whose sizes change, or the rest beside it";
+void compute_only(const std::vector<Value>& wanted, std::string_view reason, Sizes sizes);
 
 // One after the other. Where one fails, what is left is computed as if there were no parts.
 void compute_parts(std::vector<std::vector<Value>> parts, int device_index, const std::vector<Value>& wanted,
                    std::string_view reason) {
   for (auto& part : parts) {
     try {
-      materialise_only(part, kPart);
+      compute_only(part, "a part whose sizes change, or the rest beside it", Sizes::changing);
       part.clear();
     } catch (...) {
       const auto error = std::current_exception();
       const bool poisoned = std::ranges::any_of(part, [](const Value& v) { return v->error() != nullptr; });
       std::vector<Value> left;
       for (auto& p : parts) add_pending(left, p), p.clear();
-      if (!left.empty()) compute_whole(trace::collect(std::move(left)), device_index, wanted, reason);
+      if (!left.empty())
+        compute_whole(trace::collect(std::move(left)), device_index, wanted, reason, Sizes::many);
       tell_wanted(wanted, error);
       if (wanted.empty() && poisoned) std::rethrow_exception(error);
       return;
@@ -228,7 +229,7 @@ void compute_parts(std::vector<std::vector<Value>> parts, int device_index, cons
 }
 
 void compute(int device_index, std::vector<Value> roots, const std::vector<Value>& wanted,
-             std::string_view reason) {
+             std::string_view reason, Sizes sizes) {
   if (roots.empty()) return;
   Graph graph = trace::collect(std::move(roots));
   if (graph.nodes.size() >= kPartedOps && !is_known(graph, device_index))
@@ -236,7 +237,19 @@ void compute(int device_index, std::vector<Value> roots, const std::vector<Value
       graph = Graph();  // nothing but the values themselves may be held while they are computed
       return compute_parts(std::move(parts), device_index, wanted, reason);
     }
-  compute_whole(graph, device_index, wanted, reason, reason == kPart ? Sizes::changing : Sizes::many);
+  compute_whole(graph, device_index, wanted, reason, sizes);
+}
+
+void compute_only(const std::vector<Value>& wanted, std::string_view reason, Sizes sizes) {
+  const Lock lock(mutex());
+  std::vector<Value> roots;
+  do {
+    roots.clear();
+    add_pending(roots, wanted);
+  } while (wait_for_others(roots));
+  if (roots.empty()) return;
+  const int device_index = roots[0]->device();
+  compute(device_index, std::move(roots), wanted, reason, sizes);
 }
 
 }  // namespace
@@ -249,19 +262,11 @@ void materialise(int device_index, const std::vector<Value>& wanted, std::string
     add_pending(roots, wanted);
     if (roots.empty()) return;
   } while (wait_for_others(roots) || put_first_zeros(device_index, roots));
-  compute(device_index, std::move(roots), wanted, reason);
+  compute(device_index, std::move(roots), wanted, reason, Sizes::many);
 }
 
 void materialise_only(const std::vector<Value>& wanted, std::string_view reason) {
-  const Lock lock(mutex());
-  std::vector<Value> roots;
-  do {
-    roots.clear();
-    add_pending(roots, wanted);
-  } while (wait_for_others(roots));
-  if (roots.empty()) return;
-  const int device_index = roots[0]->device();
-  compute(device_index, std::move(roots), wanted, reason);
+  compute_only(wanted, reason, Sizes::many);
 }
 
 }  // namespace tpubridge::exec

@@ -121,28 +121,30 @@ Mode of_many_sizes(Mode mode) {
   return mode;
 }
 
-// The program for many sizes, where there is one for this graph.
-std::shared_ptr<const Compiled> compile_sized(const Graph& graph, int device_index, const Mode& family_mode,
-                                              const Taken& taken, std::string_view reason, Sizes sizes) {
+// The program for many sizes; none where there is none for this graph.
+Ready compile_sized(const Graph& graph, int device_index, const Mode& family_mode, const Taken& taken,
+                    std::string_view reason, Sizes sizes) {
   const auto platform = lower::platform_named(client().platform_name());
   const std::string text = lower::program(graph, {}, platform, {}, taken.inputs, taken.shared);
   const Mode mode = of_many_sizes(with_inputs(family_mode, taken.inputs));
   const auto sized = sized_program(text, mode, sizes);
-  if (!sized) return nullptr;
-  pjrt::CompileOptions options;
-  options.devices = {device(device_index).id()};
-  add_device_options(options, sized->text);
+  if (!sized) return {};
+  const Structure whole = structure_of(graph);
   Compiled made;
+  bool by_compiler = false;
   if (auto known = find_text(sized->text, mode, {})) {
     made = *known;
   } else {
+    pjrt::CompileOptions options;
+    options.devices = {device(device_index).id()};
+    add_device_options(options, sized->text);
     pjrt::Signature signature{sized->sizing.parameters, sized->sizing.results, {}};
     signature.donated.assign(signature.parameters.size(), false);
     try {
       auto found = find_or_compile(pjrt::Program{sized->text}, options, std::move(signature),
                                    {{"ops", std::to_string(graph.nodes.size())}});
-      if (found.source == cache::Source::compiler)
-        note_compile(structure_of(graph).outline, reason, found.seconds, "a program for many sizes");
+      by_compiler = found.source == cache::Source::compiler;
+      if (by_compiler) note_compile(whole.outline, reason, found.seconds, "a program for many sizes");
       made.program = std::move(found.program);
     } catch (const CompileForbidden&) {
       throw;
@@ -151,7 +153,7 @@ std::shared_ptr<const Compiled> compile_sized(const Graph& graph, int device_ind
     } catch (const CompilationError& e) {
       log::debug("program.one_size", {{"why", e.what()}});
       refuse_sized(text, mode);
-      return nullptr;
+      return {};
     }
     set_memory(made);
     remember({}, sized->text, mode, std::make_shared<const Compiled>(made));
@@ -161,8 +163,8 @@ std::shared_ptr<const Compiled> compile_sized(const Graph& graph, int device_ind
   made.some_differed = taken.some_differed;
   made.sizing = std::make_shared<const Sizing>(sized->sizing);
   auto compiled = std::make_shared<const Compiled>(std::move(made));
-  if (taken.inputs.empty()) remember(structure_of(graph), text, mode, compiled);
-  return compiled;
+  if (taken.inputs.empty()) remember(whole, text, mode, compiled);
+  return {std::move(compiled), by_compiler};
 }
 
 Ready program_of(const Graph& graph, int device_index, std::string_view reason, Sizes sizes = Sizes::one) {
@@ -183,8 +185,8 @@ Ready program_of(const Graph& graph, int device_index, std::string_view reason, 
         true};
   const InWork work(graph);
   if (sizes != Sizes::one && !compiling_afresh())
-    if (auto found = compile_sized(graph, device_index, mode, taken, reason, sizes))
-      return {std::move(found)};
+    if (auto ready = compile_sized(graph, device_index, mode, taken, reason, sizes); ready.program)
+      return ready;
   return compile(graph, device_index, mode, std::move(taken), reason);
 }
 

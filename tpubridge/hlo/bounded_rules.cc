@@ -117,7 +117,6 @@ bool keeps_sliced(const SizedOp& op) {
   int used = 0;
   for (size_t i = 0; i < starts->size(); ++i) {
     const SizedDim from = op.operand_types[0].dims[i], limit = (*limits)[i];
-    if (from.size < 0 && limit.size < 0 && (*starts)[i].size < 0) continue;
     if (limit.size < 0 && (*starts)[i].size < 0) continue;
     const bool whole = limit == from, beginning = from.size < 0 && limit.size >= 0;
     if ((*starts)[i] != SizedDim{0, -1} || (*strides)[i] != SizedDim{1, -1} || !(whole || beginning))
@@ -182,8 +181,8 @@ bool keeps_padded(const SizedOp& op) {
 bool SizedType::sized() const { return any_sized(dims); }
 
 const std::vector<SizedDim>* SizedOp::list(std::string_view key) const {
-  for (const auto& [name, listed] : lists)
-    if (name == key) return &listed.items;
+  for (const auto& [name, items] : lists)
+    if (name == key) return &items;
   return nullptr;
 }
 

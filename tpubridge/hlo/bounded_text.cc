@@ -85,7 +85,7 @@ class Writer {
   }
 
   [[nodiscard]] std::string header() const {
-    std::string out = header_.module + "  func.func public @main(", sizes;
+    std::string out = header_.module + "  func.func public @main(";
     for (size_t i = 0; i < header_.parameters.size(); ++i) {
       const auto& [name, type] = header_.parameters[i];
       out += fmt::format("{}: {}, ", type.sized() ? "%in" + name.substr(1) : name,
@@ -144,7 +144,7 @@ class Writer {
       for (size_t i = 0; i < op.operand_types[0].dims.size(); ++i) {
         const SizedDim from = op.operand_types[0].dims[i], to = op.result_types[0].dims[i];
         if (from.size < 0 && to.size >= 0 && what_.bounds[static_cast<size_t>(to.size)] > from.value)
-          refuse();
+          refuse(op.name);
       }
     size_t at = begin;
     for (size_t i = 0; i < names.size(); ++i) {

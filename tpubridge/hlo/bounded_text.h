@@ -31,24 +31,19 @@ struct SizedOp {
   std::string_view name, attributes;  // all between the operands and the types
   std::vector<std::string> operands;  // %5
   std::vector<SizedType> operand_types, result_types;
-  // Numbers of an attribute "key = array<i64: 1, 2>"; empty where it is not there.
-  struct Listed {
-    std::vector<SizedDim> items;
-    bool there = false;
-  };
-  std::vector<std::pair<std::string, Listed>> lists;
-  [[nodiscard]] const std::vector<SizedDim>* list(std::string_view key) const;
+  // Attributes of the kind "key = array<i64: 1, 2>".
+  std::vector<std::pair<std::string, std::vector<SizedDim>>> lists;
+  [[nodiscard]] const std::vector<SizedDim>* list(std::string_view key) const;  // null where it is not there
   int sized_attributes = 0;  // numbers of attributes that are sizes, but for those in types
 };
 
-// Whether XLA leaves out what lies behind the end of a dimension in this op. `is_constant(%5, 0)`: whether
-// that value is such a scalar.
-struct ScalarConstants;
-[[nodiscard]] bool keeps_bounds(const SizedOp& op, const ScalarConstants& constants);
-
+// Values that are scalar constants: %5, 0.
 struct ScalarConstants {
   std::vector<std::pair<std::string, double>> all;
   [[nodiscard]] bool is(std::string_view value, double number) const;
 };
+
+// Whether XLA leaves out what lies behind the end of a dimension in this op.
+[[nodiscard]] bool keeps_bounds(const SizedOp& op, const ScalarConstants& constants);
 
 }  // namespace tpubridge::hlo

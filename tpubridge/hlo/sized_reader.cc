@@ -83,15 +83,15 @@ void SizedReader::read_attributes(SizedOp& op, size_t begin, size_t end) const {
     if (text_.compare(at, 12, " = array<i64") == 0) {
       const size_t from = text_.find_last_of("{ ", at - 1) + 1;
       std::string key = text_.substr(from, at - from);
-      SizedOp::Listed listed{{}, true};
+      std::vector<SizedDim> items;
       for (at += 12; text_[at] != '>'; ++at)
         if (text_[at] >= '0' && text_[at] <= '9' && (text_[at - 1] < '0' || text_[at - 1] > '9')) {
-          listed.items.push_back(dim_at(at));
-          op.sized_attributes += listed.items.back().size >= 0;
+          items.push_back(dim_at(at));
+          op.sized_attributes += items.back().size >= 0;
         } else if (text_[at] == '-') {
           refuse();
         }
-      op.lists.emplace_back(std::move(key), std::move(listed));
+      op.lists.emplace_back(std::move(key), std::move(items));
       continue;
     }
     const bool number = text_[at] >= '0' && text_[at] <= '9';

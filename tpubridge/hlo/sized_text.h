@@ -30,7 +30,6 @@ class NumberedText {
   [[nodiscard]] std::string_view at(size_t i) const {
     return std::string_view(text_).substr(tokens_[i].begin, tokens_[i].length);
   }
-  [[nodiscard]] uint64_t skeleton_hash() const { return hash_; }
   [[nodiscard]] bool same_skeleton(const NumberedText& other) const;
 
  private:
