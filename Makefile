@@ -7,7 +7,7 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build tarball deb bench bench-peers aot asan tsan tsan-core fuzz-steps op-database format lint clean deps configure
+.PHONY: help demo test build tarball deb bench bench-peers aot asan tsan tsan-core fuzz fuzz-steps op-database format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
+	@echo "make fuzz    readers of hostile input under libFuzzer, half an hour each; FUZZ_SECONDS=60 FUZZ='json npy' for less"
 	@echo "make fuzz-steps  random compiled steps beside traced ones and the CPU, for an hour; SECONDS_TO_FUZZ=600 for less"
 	@echo "make op-database the ops of torch's own database beside the CPU; OP_DATABASE='--dtype bfloat16' for another type"
 	@echo "make asan    the tests of the torch-free part under the address and undefined-behaviour sanitizers"
@@ -37,6 +38,20 @@ build: configure
 test: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -LE offline_tpu -j $(JOBS)
+
+# Each reader of hostile input by itself (tests/fuzz/README.md). It stops at the first that finds something.
+FUZZ_SECONDS ?= 1800
+FUZZ ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+fuzz: BUILD := $(BUILD)-fuzz
+fuzz: DEPS_GROUPS := core clang
+fuzz: CMAKE_FLAGS += -DCMAKE_CXX_COMPILER=clang++-19 -DTPUBRIDGE_FUZZ=ON -DTPUBRIDGE_BENCH=OFF -DTPUBRIDGE_TORCH=OFF
+fuzz: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target $(addprefix fuzz_,$(FUZZ))
+	@for name in $(FUZZ); do \
+	  mkdir -p $(BUILD)/corpus/$$name $(BUILD)/found && echo "fuzz: $$name, $(FUZZ_SECONDS) s" && \
+	  $(BUILD)/bin/fuzz_$$name -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=2048 -max_len=65536 \
+	    -print_final_stats=0 -verbosity=0 -artifact_prefix=$(BUILD)/found/$$name- \
+	    $(BUILD)/corpus/$$name tests/fuzz/corpus/$$name || exit 1; done
 
 # Seeds go on from FUZZ_FROM; a failure is printed as a program of a few lines, with the seed that repeats it.
 SECONDS_TO_FUZZ ?= 3600

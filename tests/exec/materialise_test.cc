@@ -40,7 +40,7 @@ TEST(Materialise, FindsTheProgramAgainByStructure) {
 
 TEST(Materialise, GivesPrivateInputsToTheProgram) {
   Slot slot;
-  slot.set(upload(std::vector<float>(1000, 2)));
+  slot.set(upload(std::vector<float>(1024, 2)));
   const auto live = metrics().live_device_bytes;
   for (int i = 0; i < 3; ++i) {
     slot.set(multiply(slot.value(), slot.value()));

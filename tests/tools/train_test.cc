@@ -124,6 +124,52 @@ TEST(Train, TheDeviceFailsInTheMiddle) {
   EXPECT_EQ(always.error()["error_type"], "TPUDeviceError");
 }
 
+// A device that is gone for good with its client: it is opened again, and the run ends as without.
+TEST(Train, ALostDeviceIsOpenedAgain) {
+  if (!can_train()) GTEST_SKIP() << "built without torch";
+  const File text("text.txt", kText);
+  const TempFolder folder;
+  const auto train = [&](const std::string& failure, const std::string& name, bool checkpoints) {
+    std::vector<std::string> more{"--steps", "20", "--metrics", (folder.path() / (name + ".jsonl")).string()};
+    if (checkpoints)
+      more.insert(more.end(), {"--checkpoint", (folder.path() / name).string(), "--checkpoint-every", "5"});
+    return tpubridge(gpt(text.str(), more),
+                     {{"TPUBRIDGE_PLUGIN", FAKE_PLUGIN}, {"FAKE_PJRT", failure}, {"TPUBRIDGE_LOG", "off"}});
+  };
+  const auto whole = train("", "whole", true);
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  for (const bool checkpoints : {true, false}) {
+    const std::string name = checkpoints ? "lost" : "lost_without";
+    const auto lost = train("fail=device_lost:after=15,fail=device_lost:after=30", name, checkpoints);
+    ASSERT_EQ(lost.code, 0) << lost.out << lost.err;
+    EXPECT_EQ(lost.json()["step"], 20);
+    EXPECT_EQ(lost.json()["loss"], whole.json()["loss"]);
+    EXPECT_THAT(read_file(folder.path() / (name + ".jsonl")), HasSubstr("went back"));
+  }
+}
+
+// Memory that is found too small when the step has begun and has taken the parameters.
+TEST(Train, MemoryThatIsShortInTheMiddleOfAStep) {
+  if (!can_train()) GTEST_SKIP() << "built without torch";
+  const File text("text.txt", kText);
+  const TempFolder folder;
+  const auto train = [&](const std::string& failure, const std::string& name) {
+    return tpubridge(gpt(text.str(), {"--steps", "20", "--metrics", (folder.path() / name).string()}),
+                     {{"TPUBRIDGE_PLUGIN", FAKE_PLUGIN}, {"FAKE_PJRT", failure}, {"TPUBRIDGE_LOG", "off"}});
+  };
+  const auto whole = train("", "whole.jsonl");
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  const auto once = train("fail=execute_event_oom:after=15", "once.jsonl");
+  ASSERT_EQ(once.code, 0) << once.out << once.err;
+  EXPECT_EQ(once.json()["loss"], whole.json()["loss"]);
+  EXPECT_EQ(once.json()["parts"], 1);
+  EXPECT_THAT(read_file(folder.path() / "once.jsonl"), HasSubstr("out_of_memory"));
+  const auto often = train("fail=execute_event_oom:after=15,fail=execute_event_oom:after=25", "often.jsonl");
+  ASSERT_EQ(often.code, 0) << often.out << often.err;
+  EXPECT_EQ(often.json()["parts"], 2);
+  EXPECT_NEAR(often.json()["loss"].get<double>(), whole.json()["loss"].get<double>(), 1e-4);
+}
+
 TEST(Train, CheckpointsThatAreThereAreNeitherIgnoredNorWrittenOver) {
   if (!can_train()) GTEST_SKIP() << "built without torch";
   const File text("text.txt", kText);
@@ -159,6 +205,9 @@ TEST(Train, WhatCannotBeTrained) {
   EXPECT_EQ(tpubridge({"train", "gtp", "--data", "x"}).code, 64);
   EXPECT_EQ(tpubridge({"train", "gpt"}).code, 64);
   EXPECT_EQ(tpubridge({"train", "gpt", "--data", "x", "--batch", "0"}).code, 64);
+  for (const char* option : {"--lr", "--clip", "--weight-decay", "--hold-out"})
+    for (const char* value : {"nan", "inf", "-nan"})
+      EXPECT_EQ(tpubridge({"train", "gpt", "--data", "x", option, value}).code, 64) << option << value;
   const auto help = tpubridge({"train", "gpt", "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, HasSubstr("--context"));

@@ -23,8 +23,10 @@ void sync(at::TensorList tensors) {
       exec::materialise(t.device().index(), {values.back()}, "sync");
     }
   }
-  for (const auto& v : values) exec::buffer_of(*v.node(), v.index()).wait();
+  for (const auto& v : values) exec::wait_for(*v.node(), v.index());
 }
+
+void reopen_device() { exec::reopen(); }
 
 bool set_check_indices(bool on) { return device::set_checks_indices(on); }
 

@@ -17,6 +17,13 @@ void sync();
 void sync(at::TensorList tensors);
 [[nodiscard]] int device_count();
 
+// For a device that is lost (TPUDeviceError): the plugin's client is given up, with all that was on its
+// devices, and another is opened. From then on tensors that were there throw TPUDeviceError when their values
+// are asked for; give them values again (copy_, load a checkpoint) or make new ones. Compiled steps compile
+// again by themselves. No other thread may use the device meanwhile. Where the plugin does not open a second
+// client (a GPU after a CUDA error), it throws what the plugin says: start a new process.
+void reopen_device();
+
 // What happens when an op has no lowering: run it on the CPU silently, run it and warn once per op (the
 // default), or throw UnsupportedError. Returns the old setting.
 Fallback set_fallback(Fallback mode);

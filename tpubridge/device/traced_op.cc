@@ -90,7 +90,7 @@ void finish(const c10::OperatorHandle& op, Value value) {
   try {
     exec::after_op(device);
     for (uint32_t i = 0; i < value->shapes().size(); ++i)
-      if (value->data(i)) exec::buffer_of(*value.node(), i).wait();
+      if (value->data(i)) exec::wait_for(*value.node(), i);
   } catch (Error& e) {
     e.add({{"op", c10::toString(op.operator_name())}, {"called from", user_place()}});
     throw;

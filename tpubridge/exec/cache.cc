@@ -198,6 +198,11 @@ namespace {
 struct Programs {
   std::mutex mutex;
   std::optional<cache::ProgramCache> it;
+  struct Before {
+    std::shared_ptr<cache::DiskCache> disk;
+    std::chrono::milliseconds deadline, patience;
+  };
+  std::optional<Before> before;  // of one that was closed
 };
 Programs& all_programs() {
   static auto* p = new Programs;  // as above
@@ -214,11 +219,23 @@ cache::ProgramCache programs() {
   }
   auto& opened = client();  // not under the lock: opening it takes long, and may ask for programs
   const std::lock_guard lock(p.mutex);
-  if (!p.it) {
+  if (!p.it && p.before) {
+    p.it.emplace(opened, p.before->disk);
+    p.it->set_deadline(p.before->deadline);
+    p.it->set_patience(p.before->patience);
+  } else if (!p.it) {
     p.it.emplace(opened);
     p.it->load_ahead(cache::this_command());
   }
   return *p.it;
+}
+
+void close_programs() {
+  auto& p = all_programs();
+  const std::lock_guard lock(p.mutex);
+  if (!p.it) return;
+  p.before = Programs::Before{p.it->disk(), p.it->deadline(), p.it->set_patience({})};
+  p.it.reset();
 }
 
 void set_programs(cache::ProgramCache programs) {

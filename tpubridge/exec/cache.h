@@ -66,6 +66,7 @@ void remember(const Structure& structure, std::string_view text, const Mode& mod
 // another one takes its place. From any thread.
 [[nodiscard]] cache::ProgramCache programs();
 void set_programs(cache::ProgramCache programs);  // in its place
+void close_programs();  // the next one is made as it was, for the client that is open then
 
 // Both take the mutex themselves.
 [[nodiscard]] size_t cache_size();

@@ -63,8 +63,10 @@ struct Ready {
 std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device, std::string_view reason,
                                           Sizes sizes = Sizes::one);
 
-// The roots of the graph become data: these buffers, one for each. `larger`: they may be larger than the
-// roots.
-void resolve(const trace::Graph& graph, std::vector<pjrt::Buffer> outputs, bool larger = false);
+// The roots of the graph become data: these buffers, one for each, which may be larger than the roots where
+// `larger`. Gives that data in their order.
+std::vector<std::shared_ptr<trace::DeviceData>> resolve(const trace::Graph& graph,
+                                                        std::vector<pjrt::Buffer> outputs,
+                                                        bool larger = false);
 
 }  // namespace tpubridge::exec

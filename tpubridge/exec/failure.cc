@@ -11,6 +11,7 @@
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
+#include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/exec/sizes.h"
 #include "tpubridge/exec/zeros.h"
@@ -36,8 +37,8 @@ Failure kind_of(const std::exception_ptr& error) {
     return Failure::too_slow;
   } catch (const CompileForbidden&) {
     return Failure::for_now;
-  } catch (const TPUOutOfMemoryError&) {  // when something was freed
-    return Failure::for_now;
+  } catch (const TPUOutOfMemoryError& e) {  // when something was freed; but an input may be lost for good
+    return e.code() == Code::data_loss ? Failure::of_program : Failure::for_now;
   } catch (const std::bad_alloc&) {
     return Failure::for_now;
   } catch (const TPUDeviceError&) {
@@ -47,8 +48,19 @@ Failure kind_of(const std::exception_ptr& error) {
   }
 }
 
+// The error of an input that can never be read: its own, or that its client was given up.
+std::exception_ptr error_of(const trace::Leaf& leaf) {
+  if (leaf.node->error()) return leaf.node->error();
+  try {
+    if (leaf.node->data(leaf.index)) (void)data_of(*leaf.node, leaf.index);
+    return nullptr;
+  } catch (const TPUDeviceError&) {
+    return std::current_exception();
+  }
+}
+
 bool is_gone(const trace::Leaf& leaf) {
-  return !leaf.node->error() && leaf.node->data(leaf.index) && buffer_of(*leaf.node, leaf.index).deleted();
+  return leaf.node->data(leaf.index) && data_of(*leaf.node, leaf.index).as_it_is().deleted();
 }
 
 // The program had taken over memory before it failed.
@@ -133,11 +145,10 @@ class Rescue {
       const Graph graph = collect_pending({&part, 1});
       if (graph.roots.empty()) continue;
       const auto bad =
-          std::ranges::find_if(graph.leaves, [](auto& leaf) { return leaf.node->error() != nullptr; });
-      const auto gone = std::ranges::count_if(graph.leaves, is_gone);
+          std::ranges::find_if(graph.leaves, [](auto& leaf) { return error_of(leaf) != nullptr; });
       if (bad != graph.leaves.end())
-        poison(part, bad->node->error());
-      else if (gone > 0)
+        poison(part, error_of(*bad));
+      else if (const auto gone = std::ranges::count_if(graph.leaves, is_gone); gone > 0)
         poison(part, lost_ = inputs_lost(gone, error));
       else
         out.push_back(part);
@@ -256,6 +267,7 @@ void compute_only(const std::vector<Value>& wanted, std::string_view reason, Siz
 
 void materialise(int device_index, const std::vector<Value>& wanted, std::string_view reason) {
   const Lock lock(mutex());
+  forget_ended();
   std::vector<Value> roots;
   do {
     roots = pending_values(device_index);

@@ -5,6 +5,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/cache/at_exit.h"
+#include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
@@ -63,9 +64,16 @@ void wait_for_programs() {
   if (error) std::rethrow_exception(error);
 }
 
+void forget_in_flight() {
+  auto& f = in_flight();
+  const std::lock_guard lock(f.mutex);
+  f.events.clear();
+}
+
 std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
                                   std::span<const pjrt::Buffer* const> arguments,
                                   std::span<const int64_t> not_donatable) {
+  forget_ended();
   pjrt::ExecuteOptions options;
   options.not_donatable = not_donatable;
   auto results = program.execute(arguments, options);
@@ -76,6 +84,7 @@ std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
 std::vector<std::vector<pjrt::Buffer>> execute_all(
     const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
     std::span<const int64_t> not_donatable) {
+  forget_ended();
   pjrt::ExecuteOptions options;
   options.not_donatable = not_donatable;
   auto results = program.execute_all(arguments, options);

@@ -23,5 +23,6 @@ namespace tpubridge::exec {
 // Until all that were started have ended, in whatever order; throws what went wrong with the first that
 // failed. Only on a plugin whose programs run in this process.
 void wait_for_programs();
+void forget_in_flight();  // for a client that is given up
 
 }  // namespace tpubridge::exec

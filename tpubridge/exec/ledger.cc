@@ -8,6 +8,7 @@
 
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/exec/redo.h"
 
 namespace tpubridge {
 namespace {
@@ -69,6 +70,8 @@ void count_device_bytes(int device, int64_t change) {
 void check_memory(int device, int64_t bytes, std::string_view what) {
   const int64_t most = limit().load(std::memory_order_relaxed);
   if (most == 0) return;
+  if (account(device).live + bytes <= most) return;
+  forget_ended();  // what only they held
   const int64_t live = account(device).live;
   if (live + bytes <= most) return;
   throw TPUMemoryLimitError(

@@ -18,6 +18,7 @@
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/exec/sized.h"
@@ -199,20 +200,33 @@ pjrt::Buffer sizes_of(const Sizing& sizing, int device_index) {
 // What a program that runs may take of its inputs.
 enum class Taking { what_nobody_sees, nothing };
 
-std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device_index, Taking taking) {
+struct Ran {
+  std::vector<pjrt::Buffer> outputs;
+  Given given;
+};
+
+Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking) {
   ready.count();
   const Compiled& compiled = ready.program->best();
   check_memory(device_index, compiled.needs, fmt::format("a program of {} ops", graph.nodes.size()));
 
+  // Before anything here holds the inputs, too.
+  const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
   std::vector<pjrt::Buffer> packs;
   const Sizing* sizing = compiled.sizing.get();
   std::vector<pjrt::Buffer> larger;
   for (const auto& pack : lower::number_packs(graph, ready.program->inputs, ready.program->shared))
     packs.push_back(
         client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
+  std::vector<GivenLeaf> leaves;
+  if (sizing || !runs_in_this_process())
+    for (const auto& leaf : graph.leaves) {
+      (void)data_of(*leaf.node, leaf.index);  // throws where it is gone
+      leaves.push_back({leaf.node->data(leaf.index), leaf.shape()});
+    }
   std::vector<const pjrt::Buffer*> arguments;
   if (sizing) {
-    arguments = sized_arguments(graph, *sizing, device_index, larger);
+    arguments = sized_arguments(leaves, *sizing, larger);
     packs.push_back(sizes_of(*sizing, device_index));
     ++sizing->runs;
     count_sized();
@@ -222,8 +236,8 @@ std::vector<pjrt::Buffer> run(const Ready& ready, const Graph& graph, int device
     for (const auto& leaf : graph.leaves) arguments.push_back(&buffer_of(*leaf.node, leaf.index));
   for (const auto& pack : packs) arguments.push_back(&pack);
 
-  const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
-  return execute(*compiled.program, arguments, keep);
+  auto outputs = execute(*compiled.program, arguments, keep);
+  return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs)}};
 }
 
 }  // namespace
@@ -256,23 +270,25 @@ std::vector<int64_t> still_seen(const Graph& graph, const std::vector<int64_t>& 
   std::vector<int64_t> out;
   for (const int64_t i : donated) {
     const auto& leaf = graph.leaves[static_cast<size_t>(i)];
-    if (!std::binary_search(free_now.begin(), free_now.end(), i) ||
-        leaf.node->data(leaf.index).use_count() > 1)
+    if (!std::binary_search(free_now.begin(), free_now.end(), i) || !is_private(leaf.node->data(leaf.index)))
       out.push_back(i);
   }
   return out;
 }
 
-void resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs, bool larger) {
-  std::vector<std::shared_ptr<trace::DeviceData>> data;
+std::vector<std::shared_ptr<trace::DeviceData>> resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs,
+                                                        bool larger) {
+  std::vector<std::shared_ptr<trace::DeviceData>> data, made;
   for (size_t i = 0; i < graph.roots.size();) {
     trace::Node* n = graph.roots[i].node();
     data.assign(n->shapes().size(), nullptr);
     for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i)
-      data[graph.roots[i].index()] = std::make_shared<BufferData>(
-          std::move(outputs[i]), n->device(), larger ? std::optional(graph.roots[i].shape()) : std::nullopt);
+      made.push_back(data[graph.roots[i].index()] = std::make_shared<BufferData>(
+                         std::move(outputs[i]), n->device(),
+                         larger ? std::optional(graph.roots[i].shape()) : std::nullopt));
     n->resolve(std::move(data));
   }
+  return made;
 }
 
 bool is_known(const Graph& graph, int device_index) {
@@ -292,7 +308,9 @@ std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, 
   count_materialisation(reason);
   note_all_computed();
   const Ready ready = program_of(graph, device_index, reason, sizes);
-  resolve(graph, run(ready, graph, device_index, Taking::what_nobody_sees), ready.program->sizing != nullptr);
+  Ran ran = run(ready, graph, device_index, Taking::what_nobody_sees);
+  const auto made = resolve(graph, std::move(ran.outputs), ready.program->sizing != nullptr);
+  remember_given(std::move(ran.given), made);
   return ready.program;
 }
 
@@ -305,9 +323,10 @@ trace::Value compute_aside(const Value& value) {
   const Graph graph = trace::collect({value}, /*held_too=*/false);
   count_materialisation("beside a recording");
   // The trace goes on and will read the same inputs: it takes nothing.
-  auto outputs =
-      run(program_of(graph, device_index, "beside a recording"), graph, device_index, Taking::nothing);
-  return leaf_of(std::move(outputs[0]), value.shape(), device_index);
+  Ran ran = run(program_of(graph, device_index, "beside a recording"), graph, device_index, Taking::nothing);
+  const trace::Value out = leaf_of(std::move(ran.outputs[0]), value.shape(), device_index);
+  remember_given(std::move(ran.given), {out->data(0)});
+  return out;
 }
 
 void after_op(int device) {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "tpubridge/exec/metrics.h"
-#include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/redo.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -43,15 +43,15 @@ std::vector<std::byte> part_of(const pjrt::Buffer& buffer, const Shape& part) {
   return out;
 }
 
-pjrt::Buffer resized(const pjrt::Buffer& buffer, const Shape& part, const Shape& to, int index) {
-  std::vector<std::byte> bytes = part_of(buffer, part);
+pjrt::Buffer resized(const BufferData& data, const Shape& part, const Shape& to) {
+  std::vector<std::byte> bytes = read_or_again(data, [&] { return part_of(data.as_it_is(), part); });
   count_resized(to.bytes());
   if (part != to) {
     std::vector<std::byte> larger(static_cast<size_t>(to.bytes()));
     copy_part(part, bytes.data(), part, larger.data(), to);
     bytes = std::move(larger);
   }
-  return client().to_device(pjrt::HostArray{bytes.data(), to, {}}, device(index));
+  return client().to_device(pjrt::HostArray{bytes.data(), to, {}}, device(data.device));
 }
 
 }  // namespace tpubridge::exec

@@ -1,50 +1,46 @@
-// Opening the client and moving data.
+// Devices, and moving data.
 #include "tpubridge/exec/runtime.h"
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/forked.h"
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
-#include "tpubridge/exec/opener.h"
+#include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/resize.h"
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
 namespace {
 
-std::atomic<bool> opened_already{false};
-std::function<std::shared_ptr<pjrt::Client>()>& opener() {
-  static auto* o = new std::function<std::shared_ptr<pjrt::Client>()>([] { return pjrt::open(); });
-  return *o;
+// All buffers, so that a client can be given up although tensors of it live.
+struct AllBuffers {
+  std::mutex mutex;
+  BufferData* first = nullptr;
+};
+AllBuffers& all_buffers() {
+  static auto* all = new AllBuffers;
+  return *all;
+}
+
+template <class F>
+void read_leaf(const trace::Node& leaf, uint32_t index, const F& read) {
+  if (runs_in_this_process()) return read(buffer_of(leaf, index));
+  const BufferData& data = data_of(leaf, index);
+  (void)data.buffer();  // cut where it must be: under exec::mutex(), which comes before reading()
+  read_or_again(data, [&] {
+    const std::shared_lock held(reading());
+    read(data.buffer());
+  });
 }
 
 }  // namespace
-
-bool client_is_open() { return opened_already; }
-
-bool set_client_opener(std::function<std::shared_ptr<pjrt::Client>()> open) {
-  const Lock lock(mutex());
-  if (opened_already) return false;
-  opener() = std::move(open);
-  return true;
-}
-
-pjrt::Client& client() {
-  static const auto* opened = [] {
-    auto* c = new std::shared_ptr<pjrt::Client>(opener()());
-    opened_already = true;
-    stop_others_at_exit();
-    return c;
-  }();
-  check_not_forked();
-  return **opened;
-}
 
 bool runs_in_this_process() {
   static const bool it = client().platform_name() == "cpu";
@@ -72,33 +68,69 @@ BufferData::BufferData(pjrt::Buffer b, int d, std::optional<Shape> exact)
       exact_(std::move(exact)),
       larger_(exact_ && *exact_ != buffer_.shape()) {
   count(buffer_.shape().bytes());
+  auto& all = all_buffers();
+  const std::lock_guard lock(all.mutex);
+  next_ = std::exchange(all.first, this);
+  if (next_) next_->place_ = &next_;
+  place_ = &all.first;
 }
-BufferData::~BufferData() { count(0); }
+BufferData::~BufferData() {
+  count(0);
+  const std::lock_guard lock(all_buffers().mutex);
+  *place_ = next_;
+  if (next_) next_->place_ = place_;
+}
 
 void BufferData::count(int64_t bytes) const {
   count_device_bytes(device, bytes - bytes_);
   bytes_ = bytes;
 }
 
+void BufferData::mend(pjrt::Buffer by) {
+  buffer_ = std::move(by);
+  larger_.store(exact_ && *exact_ != buffer_.shape(), std::memory_order_release);
+  count(buffer_.shape().bytes());
+}
+
 void BufferData::cut() const {
   const Lock lock(mutex());
   if (!larger_) return;
-  buffer_ = resized(buffer_, *exact_, *exact_, device);
+  buffer_ = resized(*this, *exact_, *exact_);
   larger_.store(false, std::memory_order_release);
   count(buffer_.shape().bytes());
+}
+
+void close_buffers() {
+  auto& all = all_buffers();
+  const std::lock_guard lock(all.mutex);
+  for (BufferData* b = all.first; b; b = b->next_) {
+    const pjrt::Buffer gone = std::move(b->buffer_);
+    b->larger_ = false;
+    b->count(0);
+    ++b->version;
+  }
 }
 
 trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device) {
   return trace::Node::leaf(std::make_shared<BufferData>(std::move(buffer), device), shape, device);
 }
 
-const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
+const BufferData& data_of(const trace::Node& leaf, uint32_t index) {
   check_not_forked();
   const auto& data = leaf.data(index);
   if (!data)
     throw ProgramError("a value was asked for that its program did not compute",
                        {{"shape", leaf.shapes()[index].str()}});
-  return static_cast<const BufferData&>(*data).buffer();
+  const auto& held = static_cast<const BufferData&>(*data);
+  if (!held.as_it_is().raw()) [[unlikely]]
+    throw TPUDeviceError("the device was opened again since this tensor was computed: its values are gone",
+                         {{"shape", leaf.shapes()[index].str()}},
+                         "Restore it from a checkpoint, or make it anew.", Code::data_loss);
+  return held;
+}
+
+const pjrt::Buffer& buffer_of(const trace::Node& leaf, uint32_t index) {
+  return data_of(leaf, index).buffer();
 }
 
 trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides, int index) {
@@ -109,17 +141,23 @@ trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t
 }
 
 void to_host(const trace::Value& value, void* to, size_t bytes) {
-  const pjrt::Buffer& buffer = buffer_of(*value.node(), value.index());
-  // A copy is work for one of the plugin's threads, which is much for one number that lies in our own memory.
-  if (runs_in_this_process() && buffer.shape().elements() == 1 &&
-      bytes == static_cast<size_t>(buffer.shape().bytes())) {
-    buffer.wait();
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): PJRT gives addresses as numbers
-    std::memcpy(to, reinterpret_cast<const void*>(buffer.unsafe_pointer()), bytes);
-  } else {
-    buffer.to_host(to, bytes);
-  }
+  read_leaf(*value.node(), value.index(), [&](const pjrt::Buffer& buffer) {
+    // A copy is work for one of the plugin's threads, which is much for one number that lies in our own
+    // memory.
+    if (runs_in_this_process() && buffer.shape().elements() == 1 &&
+        bytes == static_cast<size_t>(buffer.shape().bytes())) {
+      buffer.wait();
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): PJRT gives addresses as numbers
+      std::memcpy(to, reinterpret_cast<const void*>(buffer.unsafe_pointer()), bytes);
+    } else {
+      buffer.to_host(to, bytes);
+    }
+  });
   count_to_host(static_cast<int64_t>(bytes));
+}
+
+void wait_for(const trace::Node& leaf, uint32_t index) {
+  read_leaf(leaf, index, [](const pjrt::Buffer& buffer) { buffer.wait(); });
 }
 
 trace::Value copy_to(const trace::Value& value, int index) {

@@ -100,18 +100,16 @@ void refuse_sized(const std::string& text, const Mode& mode) {
   if (SizedKind* kind = find_kind(NumberedText(text), mode)) kind->refused = true, kind->made.clear();
 }
 
-std::vector<const pjrt::Buffer*> sized_arguments(const trace::Graph& graph, const Sizing& sizing, int device,
+std::vector<const pjrt::Buffer*> sized_arguments(std::span<const GivenLeaf> leaves, const Sizing& sizing,
                                                  std::vector<pjrt::Buffer>& made) {
   std::vector<const pjrt::Buffer*> out;
-  made.reserve(made.size() + graph.leaves.size());  // they must not move
-  for (size_t i = 0; i < graph.leaves.size(); ++i) {
-    const auto& leaf = graph.leaves[i];
-    if (!leaf.node->data(leaf.index)) (void)buffer_of(*leaf.node, leaf.index);  // throws
-    const auto& data = static_cast<const BufferData&>(*leaf.node->data(leaf.index));
+  made.reserve(made.size() + leaves.size());  // they must not move
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const auto& data = static_cast<const BufferData&>(*leaves[i].data);
     if (data.as_it_is().shape() == sizing.parameters[i]) {
       out.push_back(&data.as_it_is());
     } else {
-      made.push_back(resized(data.as_it_is(), leaf.shape(), sizing.parameters[i], device));
+      made.push_back(resized(data, leaves[i].shape, sizing.parameters[i]));
       out.push_back(&made.back());
     }
   }

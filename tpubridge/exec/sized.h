@@ -5,10 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/runtime.h"
 #include "tpubridge/trace/graph.h"
 
 namespace tpubridge::exec {
@@ -40,9 +42,9 @@ struct SizedProgram {
 // That program did not compile: there will be none.
 void refuse_sized(const std::string& text, const Mode& mode);
 
-// What the program is given: the leaves of the graph, made larger where they must be. `made` keeps those.
-[[nodiscard]] std::vector<const pjrt::Buffer*> sized_arguments(const trace::Graph& graph,
-                                                               const Sizing& sizing, int device,
+// What the program is given: these leaves, made larger where they must be. `made` keeps those.
+[[nodiscard]] std::vector<const pjrt::Buffer*> sized_arguments(std::span<const GivenLeaf> leaves,
+                                                               const Sizing& sizing,
                                                                std::vector<pjrt::Buffer>& made);
 
 }  // namespace tpubridge::exec

@@ -42,6 +42,8 @@ class Client {
                                                       std::shared_ptr<KeyValueStore> store = nullptr);
 
   [[nodiscard]] const Plugin& plugin() const;
+  // Expires when the plugin's client is gone: when neither this nor anything made by it lives.
+  [[nodiscard]] std::weak_ptr<const void> alive() const { return core_; }
   [[nodiscard]] std::string platform_name() const;     // "cpu", "cuda", "tpu"
   [[nodiscard]] std::string platform_version() const;  // the compiler's own description
   [[nodiscard]] int process_index() const;

@@ -2,10 +2,12 @@
 // fails.
 #include <atomic>
 #include <list>
+#include <map>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/opener.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/step/compile.h"
 #include "tpubridge/step/guard.h"
@@ -32,11 +34,19 @@ constexpr int kAttempts = 6;
 struct Registry {
   std::mutex mutex;
   std::vector<const Engine*> engines;
-  bool told = false;  // report() knows of us
+  std::map<const Engine*, std::function<void()>> let_go;  // of their programs
+  bool told = false;                                      // report() and reopen() know of us
 };
 Registry& registry() {
   static auto* r = new Registry;
   return *r;
+}
+
+// The client is given up: programs would keep it alive, and are of no use any more.
+void let_programs_go() {
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [engine, let_go] : all.let_go) let_go();
 }
 
 std::string lines_of_report() {
@@ -139,7 +149,14 @@ Engine::Engine(StepOptions options, std::shared_ptr<Runner> runner) {
   impl_ = std::make_unique<Impl>(std::move(options), std::move(runner));
   auto& all = registry();
   const std::lock_guard lock(all.mutex);
-  if (!std::exchange(all.told, true)) exec::add_to_report(lines_of_report);
+  all.let_go[this] = [&impl = *impl_] {
+    const std::unique_lock alone(impl.mutex, std::try_to_lock);  // not from inside of its own call
+    if (alone) impl.entries.clear();
+  };
+  if (!std::exchange(all.told, true)) {
+    exec::add_to_report(lines_of_report);
+    exec::at_reopening(let_programs_go);
+  }
   all.engines.push_back(this);
 }
 
@@ -147,6 +164,7 @@ Engine::~Engine() {
   auto& all = registry();
   const std::lock_guard lock(all.mutex);
   std::erase(all.engines, this);
+  all.let_go.erase(this);
 }
 
 std::vector<at::Tensor> Engine::call(const std::vector<at::Tensor>& arguments,

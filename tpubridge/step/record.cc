@@ -208,7 +208,7 @@ void run_by(Runner& runner, const trace::Graph& graph, Recorded& out, bool only_
   exec::count_materialisation("partitioned call");
   auto outputs = runner.run(*ready.program, inputs, packs, keep);
   inputs.clear();
-  exec::resolve(graph, std::move(outputs));
+  (void)exec::resolve(graph, std::move(outputs));
   std::vector<Runner::Kept> kept;
   for (const auto& t : out.targets)
     if (t.kind == Target::Kind::captured && t.is_root) kept.push_back({t.from, t.identity->slot.value()});

@@ -115,7 +115,7 @@ exec::BufferData* Replay::own_buffer(const Storage& s) {
   const Value& v = s.slot.value();
   if (!v || !v->is_leaf() || v->error() || v->references() != 1 || v->shapes().size() != 1) return nullptr;
   const auto& data = v->data(0);
-  return data && data.use_count() == 1 ? static_cast<exec::BufferData*>(data.get()) : nullptr;
+  return data && exec::is_private(data) ? static_cast<exec::BufferData*>(data.get()) : nullptr;
 }
 
 // Gradients that the call throws away, and that nobody else looks at: their bytes.
@@ -143,13 +143,14 @@ void Replay::execute() {
     if (!k.node) {  // an argument, or something of the host
       const Value& v = value_of(i);
       inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
-      if (donated_[i] && (!spare_[i] || v->references() > 1 || v->data(v.index()).use_count() > 1))
+      if (donated_[i] && (!spare_[i] || v->references() > 1 || !exec::is_private(v->data(v.index()))))
         keep_.push_back(static_cast<int64_t>(i));
       continue;
     }
     inputs_.push_back(&k.data->buffer());
     // What somebody else can still see must outlive the call.
-    k.private_ = k.node->references() == 1 && k.owner.use_count() == 1;
+    k.private_ =
+        k.node->references() == 1 && k.owner.use_count() == 1 + static_cast<long>(k.data->remembered);
     if (donated_[i] && !(spare_[i] && k.private_)) keep_.push_back(static_cast<int64_t>(i));
   }
   for (const auto& pack : packs_) inputs_.push_back(&pack.buffers[0]);

@@ -67,6 +67,7 @@ class Replay {
   };
   Recorded r_;
   Runner* runner_;
+  uint64_t opened_ = exec::openings();  // the program is of the client that was open then
   std::vector<Pack> packs_;
   std::vector<trace::Number> numbers_;  // as they were last sent
   bool packed_ = false, numbers_vary_ = false;

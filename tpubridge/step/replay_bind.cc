@@ -178,6 +178,7 @@ bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
 
 // Why it cannot be replayed now; empty where it can.
 std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
+  if (opened_ != exec::openings()) return "the device was opened again";
   if (!hold(r_.looks)) return "a variable that it captures, or one beside it, changed";
   if (!hold(r_.modules)) return "a member of a module changed";
   for (const auto& o : r_.options) {

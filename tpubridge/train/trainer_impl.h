@@ -41,7 +41,11 @@ struct Trainer::Impl {
   [[nodiscard]] std::vector<MicroBatch> micro_batches(std::vector<Fetched>& batches) const;
   void remember();
   void drop_values();
-  void make_room(const TPUOutOfMemoryError& cause, bool half_way, std::vector<Fetched>& batches);
+  void make_room(const TPUOutOfMemoryError& cause, bool half_way);
+  // After an error that was told too late for make_room(): false where a batch cannot be split further.
+  [[nodiscard]] bool split_further(const TPUBackendError& cause);
+  [[nodiscard]] bool can_split() const;
+  void tell_memory(const TPUBackendError& cause);
 
   // What happens every so many steps.
   void report(size_t keep);
@@ -80,7 +84,9 @@ struct Trainer::Impl {
   std::optional<LoadedCheckpoint> start;   // where this call of train() began, until there is a checkpoint
   std::optional<CheckpointData> snapshot;  // before a step that is not compiled
   int snapshots_left = 0;
-  int64_t collected_at = -1;  // the step at which memory was last collected
+  int64_t collected_at = -1;                                 // the step at which memory was last collected
+  bool collected_late = false;                               // once for an error that was told late
+  int64_t least_rows = std::numeric_limits<int64_t>::max();  // of a batch of the newest step
 
   int64_t examples = 0, reported_examples = 0, reported_step = 0, begun_step = 0;
   std::chrono::steady_clock::time_point began, reported;

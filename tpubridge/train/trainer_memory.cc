@@ -23,8 +23,7 @@ Fetched Trainer::Impl::fetch() {
     try {
       return ahead->next();
     } catch (const TPUOutOfMemoryError& e) {
-      std::vector<Fetched> none;
-      make_room(e, false, none);
+      make_room(e, false);
     }
   }
 }
@@ -54,13 +53,16 @@ void Trainer::Impl::remember() {
 }
 
 train::StepResult Trainer::Impl::run(std::vector<Fetched>& batches) {
+  least_rows = std::numeric_limits<int64_t>::max();
+  for (const auto& b : batches) least_rows = std::min(least_rows, b.examples());
   while (true) {
     try {
       const std::vector<MicroBatch> all = micro_batches(batches);
       remember();
       return runner.run(all);
     } catch (const TPUOutOfMemoryError& e) {
-      make_room(e, !runner.compiled(), batches);
+      if (e.code() == Code::data_loss && !snapshot) throw;  // recover() goes back to where there are values
+      make_room(e, !runner.compiled() || e.code() == Code::data_loss);
     }
   }
 }
@@ -73,8 +75,7 @@ void Trainer::Impl::drop_values() {
   for (auto& b : module->buffers()) b.zero_();
 }
 
-void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool half_way,
-                              std::vector<Fetched>& batches) {
+void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool half_way) {
   if (half_way && !snapshot) throw;  // the parameters are lost; only a checkpoint has them
   runner.reset();
   if (half_way) {
@@ -89,13 +90,28 @@ void Trainer::Impl::make_room(const TPUOutOfMemoryError& cause, bool half_way,
   if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch.value_or(1), 1));
   const bool freed = device_memory(device.index()).live < before;
   if (!(first && freed)) {
-    int64_t rows = std::numeric_limits<int64_t>::max();
-    for (const auto& b : batches) rows = std::min(rows, b.examples());
-    if (parts * 2 > rows || parts > (1 << 20)) throw;  // one row is too much already
+    if (!can_split()) throw;  // one row is too much already
     parts *= 2;
     if (ahead) ahead->set_parts(parts, std::min<size_t>(options.prefetch.value_or(1), 1));
     snapshots_left = 6;
   }
+  tell_memory(cause);
+}
+
+bool Trainer::Impl::split_further(const TPUBackendError& cause) {
+  forget_programs();
+  // Which step it was is not known; the first time it may do with what was collected.
+  if (std::exchange(collected_late, true)) {
+    if (!can_split()) return false;
+    parts *= 2;
+  }
+  tell_memory(cause);
+  return true;
+}
+
+bool Trainer::Impl::can_split() const { return parts * 2 <= least_rows && parts <= (1 << 20); }
+
+void Trainer::Impl::tell_memory(const TPUBackendError& cause) {
   log::warn("trainer.out_of_memory",
             {{"step", std::to_string(step + 1)}, {"parts", std::to_string(parts)}, {"cause", cause.what()}});
   metrics.write(step, {{"event", "out_of_memory"}, {"parts", parts}});

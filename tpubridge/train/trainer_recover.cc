@@ -1,5 +1,7 @@
-// A step that fails for a reason outside the program: the device is lost, a compile is not done in time.
+// A step that fails for a reason outside the program: the device is lost, a compile is not done in time; or
+// that ran out of memory when it had begun, so that its parameters are lost.
 #include "tpubridge/base/log.h"
+#include "tpubridge/exec/runtime.h"
 #include "tpubridge/train/trainer_impl.h"
 
 namespace tpubridge {
@@ -17,8 +19,11 @@ void Trainer::Impl::go_back(DataSource& data) {
   }
   if (!from) throw checkpoint_error("load", options.checkpoints, "there is none to go back to");
   runner.reset();
+  if (!device.is_cpu() && !exec::answers(device.index())) exec::reopen();
   drop_values();
+  const int64_t split = parts;
   load(*from);
+  parts = std::max(parts, split);
   begin(data);
   log::warn("trainer.went_back", {{"step", std::to_string(step)}});
   metrics.write(step, {{"event", "went back"}});
@@ -26,7 +31,9 @@ void Trainer::Impl::go_back(DataSource& data) {
 
 bool Trainer::Impl::recover(const TPUBackendError& error, DataSource& data) {
   const ErrorClass kind = classify(error);
-  if (kind != ErrorClass::device && kind != ErrorClass::compilation) return false;
+  const bool memory = kind == ErrorClass::memory && error.code() == Code::data_loss;
+  if (kind != ErrorClass::device && kind != ErrorClass::compilation && !memory) return false;
+  if (memory && !split_further(error)) return false;
   handler.set_recovery(kind, [&] { go_back(data); });
   const bool again = handler.handle_tpu_error("training step", error);
   handler.set_recovery(kind, {});
