@@ -237,7 +237,8 @@ Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking)
   for (const auto& pack : packs) arguments.push_back(&pack);
 
   auto outputs = execute(*compiled.program, arguments, keep);
-  return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs)}};
+  const auto taken = static_cast<int64_t>(compiled.donated.size() - keep.size());
+  return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs), taken}};
 }
 
 }  // namespace

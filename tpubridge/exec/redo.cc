@@ -24,6 +24,7 @@ class Record {
  public:
   Record(Given given, const std::vector<std::shared_ptr<trace::DeviceData>>& made, pjrt::Event ended)
       : given_(std::move(given)), made_(made.begin(), made.end()), ended_(std::move(ended)) {
+    if (given_.taken > 0) given_.leaves.clear(), given_.packs.clear();  // nothing is held in vain
     for (const auto& leaf : given_.leaves) {
       ++buffer_data(*leaf.data).remembered;
       versions_.push_back(buffer_data(*leaf.data).version);
@@ -53,7 +54,7 @@ class Record {
     return true;
   }
   [[nodiscard]] int64_t lost() const {
-    int64_t n = 0;
+    int64_t n = given_.taken;
     for (size_t i = 0; i < given_.leaves.size(); ++i) {
       const auto& leaf = buffer_data(*given_.leaves[i].data);
       n += leaf.as_it_is().deleted() || leaf.version != versions_[i];
