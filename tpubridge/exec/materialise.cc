@@ -237,8 +237,8 @@ Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking)
   for (const auto& pack : packs) arguments.push_back(&pack);
 
   auto outputs = execute(*compiled.program, arguments, keep);
-  const auto taken = static_cast<int64_t>(compiled.donated.size() - keep.size());
-  return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs), taken}};
+  const bool may_take = keep.size() < compiled.donated.size();
+  return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs), may_take}};
 }
 
 }  // namespace

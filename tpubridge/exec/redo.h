@@ -19,7 +19,7 @@ struct Given {
   std::shared_ptr<const Compiled> program;
   std::vector<GivenLeaf> leaves;
   std::vector<pjrt::Buffer> packs;
-  int64_t taken = 0;  // so many of the leaves were donated to it: then it can never run again
+  bool may_take = false;  // leaves were donated to it: where it took one it can never run again
 };
 
 // Remembers it until its results (which are `made` now) are there. Under exec::mutex().
