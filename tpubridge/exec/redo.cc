@@ -24,11 +24,8 @@ class Record {
  public:
   Record(Given given, const std::vector<std::shared_ptr<trace::DeviceData>>& made, pjrt::Event ended)
       : given_(std::move(given)), made_(made.begin(), made.end()), ended_(std::move(ended)) {
-    if (given_.may_take)
-      taken_ = std::ranges::count_if(
-          given_.leaves, [](const auto& leaf) { return buffer_data(*leaf.data).as_it_is().deleted(); });
-    if (taken_ > 0) given_.leaves.clear(), given_.packs.clear();  // nothing is held in vain
     for (const auto& leaf : given_.leaves) {
+      if (given_.may_take) buffer_data(*leaf.data).count_where_taken();
       ++buffer_data(*leaf.data).remembered;
       versions_.push_back(buffer_data(*leaf.data).version);
     }
@@ -57,7 +54,7 @@ class Record {
     return true;
   }
   [[nodiscard]] int64_t lost() const {
-    int64_t n = taken_;
+    int64_t n = 0;
     for (size_t i = 0; i < given_.leaves.size(); ++i) {
       const auto& leaf = buffer_data(*given_.leaves[i].data);
       n += leaf.as_it_is().deleted() || leaf.version != versions_[i];
@@ -91,7 +88,6 @@ class Record {
   std::vector<uint64_t> versions_;  // of the leaves: a compiled step may have put other values there
   std::vector<std::weak_ptr<trace::DeviceData>> made_;
   pjrt::Event ended_;
-  int64_t taken_ = 0;
   bool failed_ = false;
 };
 

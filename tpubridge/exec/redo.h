@@ -19,7 +19,7 @@ struct Given {
   std::shared_ptr<const Compiled> program;
   std::vector<GivenLeaf> leaves;
   std::vector<pjrt::Buffer> packs;
-  bool may_take = false;  // leaves were donated to it: where it took one it can never run again
+  bool may_take = false;  // leaves were donated to it
 };
 
 // Remembers it until its results (which are `made` now) are there. Under exec::mutex().

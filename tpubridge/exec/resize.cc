@@ -31,8 +31,7 @@ void copy_part(const Shape& part, const std::byte* from, const Shape& from_shape
   }
 }
 
-}  // namespace
-
+// The first elements of the buffer along each dimension, dense. Waits for it.
 std::vector<std::byte> part_of(const pjrt::Buffer& buffer, const Shape& part) {
   const Shape& whole = buffer.shape();
   std::vector<std::byte> all(static_cast<size_t>(whole.bytes()));
@@ -42,6 +41,8 @@ std::vector<std::byte> part_of(const pjrt::Buffer& buffer, const Shape& part) {
   copy_part(part, all.data(), whole, out.data(), part);
   return out;
 }
+
+}  // namespace
 
 pjrt::Buffer resized(const BufferData& data, const Shape& part, const Shape& to) {
   std::vector<std::byte> bytes = read_or_again(data, [&] { return part_of(data.as_it_is(), part); });

@@ -39,6 +39,10 @@ struct BufferData : trace::DeviceData {
   }
   // The same value, computed again.
   void mend(pjrt::Buffer by);
+  // A program may have taken the memory over: then it is no longer counted as ours.
+  void count_where_taken() const {
+    if (buffer_.deleted()) count(0);
+  }
   int device;
   uint64_t version = 0;     // how often it was replaced: copies of it are good as long as it stays
   uint32_t remembered = 0;  // by so many programs that may have to run again (redo.h), which do not see it
