@@ -151,6 +151,31 @@ TEST(ManySizes, OneProgramAndTheValuesOfTheCpu) {
   }
 }
 
+// Parts that every size has: of several elements XLA takes the end for the end of the whole.
+TEST(ManySizes, PartsOfFixedSize) {
+  const std::vector<std::function<Tensor(const Tensor&)>> all = {
+      [](const Tensor& x) { return x.slice(0, 0, 2).clone(); },
+      [](const Tensor& x) { return x.slice(0, 1, 3) * 2; },
+      [](const Tensor& x) { return x.slice(0, 0, 4, 2).sum(0); },
+      [](const Tensor& x) {
+        return torch::cat({x.slice(0, 0, 3), x + 1});
+      },
+      [](const Tensor& x) {
+        return torch::cat({x * 2, x.slice(0, 1, 3), x.slice(0, 0, 1)});
+      },
+      [](const Tensor& x) { return x.slice(0, 2, 4).matmul(x.slice(0, 0, 4).slice(1, 0, kTall)); },
+      [](const Tensor& x) { return (x + 1).narrow(0, 1, 2).mean() + x.narrow(0, 0, 3); },
+  };
+  for (size_t f = 0; f < all.size(); ++f)
+    for (const int64_t n : {4, 5, 6, 9, 16, 17, 7, 40, 4}) {
+      SCOPED_TRACE(testing::Message() << "function " << f << ", size " << n);
+      const Tensor x = torch::randn({n, kTall}), y = torch::randn({n});
+      const bool product = f == 5;
+      expect_close(all[f](x.to(tpu())), all[f](x), 20);
+      if (!product) expect_close(all[f](y.to(tpu())), all[f](y), 20);
+    }
+}
+
 // Programs of random ops one after the other, on what earlier runs left, too.
 class RandomSized {
  public:

@@ -3,6 +3,7 @@
 #include <array>
 #include <protozero/pbf_reader.hpp>
 
+#include "tpubridge/base/errors.h"
 #include "tpubridge/base/log.h"
 
 namespace tpubridge::pjrt {
@@ -34,6 +35,19 @@ int64_t number_of(protozero::pbf_reader& field) {
   return of_kind(field, protozero::pbf_wire_type::varint).get_int64();
 }
 
+// A dimension whose size is known when the program has run: the plugin keeps it behind the data, where
+// buffers of ours have no room.
+void any_dynamic(protozero::pbf_reader& field) {
+  bool any = false;
+  if (field.wire_type() == protozero::pbf_wire_type::length_delimited)
+    for (const bool d : field.get_packed_bool()) any = any || d;
+  else
+    any = number_of(field) != 0;
+  if (any)
+    throw ProgramError("a program takes or gives a dimension whose size is not known before it runs", {},
+                       "Give its arguments and results sizes: pad them to their bounds.");
+}
+
 // Tuples in tuples: what a compiler gives has one level. A file could have as many as fit into it.
 constexpr int kMostLevels = 100;
 
@@ -51,6 +65,8 @@ bool read_shape(protozero::pbf_reader shape, std::vector<Shape>& out, int levels
       for (const int64_t d : shape.get_packed_int64()) array.dims.push_back(d);
     } else if (shape.tag() == 3) {
       array.dims.push_back(number_of(shape));
+    } else if (shape.tag() == 6) {
+      any_dynamic(shape);
     } else if (shape.tag() == 4) {
       if (levels == 0 || !read_shape(message_of(shape), out, levels - 1)) return false;
     } else {

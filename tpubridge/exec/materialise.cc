@@ -139,6 +139,11 @@ Ready compile_sized(const Graph& graph, int device_index, const Mode& family_mod
     pjrt::CompileOptions options;
     options.devices = {device(device_index).id()};
     add_device_options(options, sized->text);
+    const auto one_size = [&](const Error& e) {
+      log::debug("program.one_size", {{"why", e.what()}});
+      refuse_sized(text, mode);
+      return Ready{};
+    };
     pjrt::Signature signature{sized->sizing.parameters, sized->sizing.results, {}};
     signature.donated.assign(signature.parameters.size(), false);
     try {
@@ -147,14 +152,17 @@ Ready compile_sized(const Graph& graph, int device_index, const Mode& family_mod
       by_compiler = found.source == cache::Source::compiler;
       if (by_compiler) note_compile(whole.outline, reason, found.seconds, "a program for many sizes");
       made.program = std::move(found.program);
+      // A result that XLA gives an end of its own would be written past its buffer.
+      if (const auto seen = made.program->info().signature(); seen && seen->results != sized->sizing.results)
+        throw ProgramError("a program for many sizes gives something else");
     } catch (const CompileForbidden&) {
       throw;
     } catch (const XLACompilationTimeoutError&) {
       throw;
     } catch (const CompilationError& e) {
-      log::debug("program.one_size", {{"why", e.what()}});
-      refuse_sized(text, mode);
-      return {};
+      return one_size(e);
+    } catch (const ProgramError& e) {
+      return one_size(e);
     }
     set_memory(made);
     remember({}, sized->text, mode, std::make_shared<const Compiled>(made));

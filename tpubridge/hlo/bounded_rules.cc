@@ -108,8 +108,9 @@ bool keeps_reduced(const SizedOp& op, const ScalarConstants& constants) {
          has("stablehlo.or\"");
 }
 
-// All of a dimension with a size; its beginning, where only the result has one; or a part that is there for
-// every size, since the program of each size has it.
+// All of a dimension with a size; its beginning, where only the result has one; or one element that is there
+// for every size, since the program of each size has it. Of several XLA takes the end for the end of the
+// whole.
 bool keeps_sliced(const SizedOp& op) {
   const auto *starts = op.list("start_indices"), *limits = op.list("limit_indices"),
              *strides = op.list("strides");
@@ -117,7 +118,10 @@ bool keeps_sliced(const SizedOp& op) {
   int used = 0;
   for (size_t i = 0; i < starts->size(); ++i) {
     const SizedDim from = op.operand_types[0].dims[i], limit = (*limits)[i];
-    if (limit.size < 0 && (*starts)[i].size < 0) continue;
+    if (limit.size < 0 && (*starts)[i].size < 0) {
+      if (from.size >= 0 && limit.value - (*starts)[i].value != 1) return false;
+      continue;
+    }
     const bool whole = limit == from, beginning = from.size < 0 && limit.size >= 0;
     if ((*starts)[i] != SizedDim{0, -1} || (*strides)[i] != SizedDim{1, -1} || !(whole || beginning))
       return false;
