@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "tpubridge/base/json.h"
 #include "tpubridge/text/unicode.h"
@@ -54,6 +55,38 @@ TEST_P(Tokenizers, AStreamGivesTheSameTextInWholeCharacters) {
     }
     all += stream.finish();
     EXPECT_EQ(all, tokenizer.decode(ids)) << pair[0];
+  }
+}
+
+// A model may give any tokens: bytes that are no character, special tokens in a row.
+TEST_P(Tokenizers, AStreamOfAnyTokens) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int64_t> ids;
+    for (int i = 0; i < 30; ++i)
+      ids.push_back(static_cast<int64_t>(random() % static_cast<uint32_t>(tokenizer.size())));
+    TextStream stream(tokenizer);
+    std::string all;
+    for (const int64_t id : ids) {
+      const std::string part = stream.add(id);
+      ASSERT_EQ(text::first_invalid(part), std::string::npos);
+      all += part;
+    }
+    all += stream.finish();
+    const std::string want = tokenizer.decode(ids);
+    const bool unmade = tokenizer.id("<0x41>") && want.find("\xEF\xBF\xBD") != std::string::npos;
+    if (unmade) continue;
+    EXPECT_EQ(all, want);
+  }
+}
+
+TEST_P(Tokenizers, AStreamOfOneTokenForEver) {
+  for (int64_t id = 0; id < tokenizer.size(); id += 7) {
+    TextStream stream(tokenizer);
+    std::string all;
+    for (int i = 0; i < 100; ++i) all += stream.add(id);
+    all += stream.finish();
+    EXPECT_EQ(text::first_invalid(all), std::string::npos);
   }
 }
 

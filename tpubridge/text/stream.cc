@@ -1,11 +1,20 @@
 #include "tpubridge/text/tokenizer.h"
 
+#include <algorithm>
+
 namespace tpubridge {
 namespace {
 
-constexpr size_t kLongestWait =
-    32;  // tokens; no character has so many, so what ends like half of one is none
+constexpr size_t kLongestWait = 32;  // tokens
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// How much of `now` was shown as `before`: all of it, unless what came since has made bytes that stood for
+// themselves a part of something else.
+size_t already_shown(std::string_view now, std::string_view before) {
+  size_t same = static_cast<size_t>(std::ranges::mismatch(now, before).in1 - now.begin());
+  while (same > 0 && same < now.size() && (now[same] & 0xC0) == 0x80) --same;
+  return same;
+}
 
 }  // namespace
 
@@ -22,10 +31,12 @@ std::string TextStream::finish() { return take(true); }
 // What a token is as text hangs on the one before it (the space between words), so those of the last piece
 // that was shown are decoded with the new ones, and their own text is cut off.
 std::string TextStream::take(bool all) {
+  if (ids_.empty()) return {};
   const std::string now = tokenizer_.decode(ids_, skip_special_);
-  if (now.size() <= before_.size() || (!all && now.ends_with(kReplacement))) return {};
-  std::string out = now.substr(before_.size());
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
+  if (!all && (now.ends_with(kReplacement) || now.size() <= before_.size())) return {};
+  std::string out = now.substr(already_shown(now, before_));
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(out.empty() ? 0 : shown_));
+  if (ids_.size() > 2 * kLongestWait) ids_.erase(ids_.begin(), ids_.end() - kLongestWait);
   shown_ = ids_.size();
   before_ = tokenizer_.decode(ids_, skip_special_);
   return out;

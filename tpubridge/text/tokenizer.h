@@ -42,7 +42,8 @@ class Tokenizer {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Ids that come one by one as text that may be shown at once: never half a character.
+// Ids that come one by one as text that may be shown at once: never half a character. All of it together is
+// what decode() gives, but where bytes ("<0x41>") are no UTF-8: a later one cannot unmake what was shown.
 class TextStream {
  public:
   explicit TextStream(Tokenizer tokenizer, bool skip_special = true);
