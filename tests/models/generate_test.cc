@@ -42,7 +42,7 @@ class GreedySearch : public testing::TestWithParam<const char*> {};
 TEST_P(GreedySearch, TokensAreThoseOfTransformers) {
   const Loaded with(GetParam());
   const Greedy want(with.folder);
-  for (size_t i = 0; i < want.prompts.size(); ++i) {
+  for (size_t i = 0; i < 3; ++i) {  // the others are in the batch
     const Generated got = generate(*with.model, with.tokenizer, want.prompts[i], {.tokens = 20});
     EXPECT_EQ(got.rows.at(0).ids, want.ids[i]) << want.prompts[i];
     const std::string text = with.tokenizer.decode(want.ids[i]);

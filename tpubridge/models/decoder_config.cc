@@ -29,6 +29,12 @@ int64_t count(const JsonReader& from, std::string_view key, int64_t fallback = -
   return n;
 }
 
+int64_t layer_count(const JsonReader& from, std::string_view key, int64_t fallback = -1) {
+  const int64_t n = count(from, key, fallback);
+  if (n > 1000) wrong("it has " + std::to_string(n) + " layers");
+  return n;
+}
+
 double positive(const JsonReader& from, std::string_view key, double fallback) {
   const double v = from.number(key, fallback);
   if (!std::isfinite(v) || v <= 0) wrong(std::string(key) + " must be more than 0");
@@ -118,7 +124,7 @@ void read_windows(const JsonReader& from, DecoderConfig& c) {
 
 void read_gpt2(const JsonReader& from, DecoderConfig& c) {
   c.hidden = count(from, "n_embd", 768);
-  c.layers = count(from, "n_layer", 12);
+  c.layers = layer_count(from, "n_layer", 12);
   c.heads = c.kv_heads = count(from, "n_head", 12);
   c.positions = count(from, "n_positions", 1024);
   c.intermediate = count(from, "n_inner", 4 * c.hidden);
@@ -135,7 +141,7 @@ void read_gpt2(const JsonReader& from, DecoderConfig& c) {
 
 void read_sizes(const JsonReader& from, DecoderConfig& c, bool gemma) {
   c.hidden = count(from, "hidden_size");
-  c.layers = count(from, "num_hidden_layers");
+  c.layers = layer_count(from, "num_hidden_layers");
   c.heads = count(from, "num_attention_heads");
   c.kv_heads = count(from, "num_key_value_heads", c.heads);
   c.positions = count(from, "max_position_embeddings");
@@ -190,7 +196,6 @@ DecoderConfig decoder_config(const JsonReader& from) {
     read_gpt2(from, c);
   else
     read_rope_family(from, c);
-  if (c.layers > 1000) wrong("it has " + std::to_string(c.layers) + " layers");
   return c;
 }
 
