@@ -3,13 +3,15 @@
 make_tokenizers.py OUT: writes OUT/NAME.json (the tokenizer) for each, OUT/texts.json, and OUT/NAME.pairs.json: for each
 text its ids, what they decode to (null: the text itself), and that with special tokens (null: the same; of the first
 120 alone). Needs the packages
-tokenizers, sentencepiece and protobuf.
+tokenizers, sentencepiece and protobuf. Training takes equal scores in any order, so each run makes other vocabularies: commit
+all of a run.
 """
 import io
 import json
 import os
 import random
 import sys
+import tempfile
 
 import sentencepiece
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
@@ -177,14 +179,13 @@ def charsmap():
     """A small table as sentencepiece makes it: compatibility forms, spaces, and an entry of two characters."""
     rules = {"ﬁ": "fi", "①": "1", "½": "1/2", "\u00a0": " ", "\u3000": " ", "\u2003": " ", "\t": " ", "\n": " ", "\r": " ",
              "Ｆ": "F", "ｶ": "カ", "e\u0301": "é", "㍿": "株式会社", "\u0001": "", "\u200b": " ", "A": "a", "ك": "ک"}
-    with open("/tmp/rules.tsv", "w") as f:
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as f:
         for k, v in rules.items():
             f.write(" ".join(f"{ord(c):X}" for c in k) + "\t" + " ".join(f"{ord(c):X}" for c in v) + "\n")
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=400,
-                                             normalization_rule_tsv="/tmp/rules.tsv", hard_vocab_limit=False,
-                                             minloglevel=2)
-    os.remove("/tmp/rules.tsv")
+        f.flush()
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=400,
+                                                 normalization_rule_tsv=f.name, hard_vocab_limit=False, minloglevel=2)
     from sentencepiece import sentencepiece_model_pb2 as pb
     proto = pb.ModelProto()
     proto.ParseFromString(model.getvalue())
