@@ -39,7 +39,8 @@ struct GeneratedText {
 struct Generated {
   std::vector<GeneratedText> rows;  // one for each prompt
   double first_seconds = 0;         // until the first token was there
-  double tokens_per_second = 0;     // of all rows together, after the first token
+  double tokens_per_second =
+      0;  // of all rows together, after the first token; the compile of the step counts
 };
 
 // Throws ArgumentError where a prompt has no tokens, or with what is asked for is longer than the model can.
