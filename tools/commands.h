@@ -51,6 +51,7 @@ void add_run(CLI::App& root, Invocation& call);
 void add_fit(CLI::App& root, Invocation& call);
 void add_cache(CLI::App& root, Invocation& call);
 void add_train(CLI::App& root, Invocation& call);
+void add_generate(CLI::App& root, Invocation& call);
 void add_demo(CLI::App& root, Invocation& call);
 void add_validate(CLI::App& root, Invocation& call);
 void add_bench(CLI::App& root, Invocation& call);

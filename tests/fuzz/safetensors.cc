@@ -15,7 +15,10 @@ void read_safetensors_file(std::string_view bytes) {
   const AsFile file(bytes);
   const TensorFile copied = read_safetensors(file.path()), mapped = read_safetensors(file.path(), Load::map);
   require(std::ranges::equal(copied.tensors, mapped.tensors, same), "a mapped file holds other tensors");
+  const SafetensorsReader one_by_one(file.path());
+  require(one_by_one.names().size() == copied.tensors.size(), "another number of tensors one by one");
   for (const auto& t : copied.tensors) {
+    require(same(one_by_one.read(t.name), t), "a tensor that is another one by itself");
     require(static_cast<int64_t>(t.bytes().size()) == t.shape.bytes(), "a tensor of another size");
     require(copied.find(t.name) != nullptr, "a tensor that cannot be found");
   }

@@ -243,6 +243,44 @@ TensorFile read_safetensors(const Path& path, Load load) try {
   throw file_error("read", path, ENOMEM);
 }
 
+struct SafetensorsReader::Impl {
+  Path path;
+  OpenFile file;
+  uint64_t data_start = 0;
+  std::map<std::string, Entry, std::less<>> entries;
+  std::vector<std::string> names;
+
+  explicit Impl(const Path& from) : path(from), file(open_to_read(from)) {
+    for (Entry& e : read_header(file, path, data_start).entries) {
+      names.push_back(e.name);
+      entries.emplace(e.name, std::move(e));
+    }
+  }
+};
+
+SafetensorsReader::SafetensorsReader(const Path& path) : impl_(std::make_shared<const Impl>(path)) {}
+
+const std::vector<std::string>& SafetensorsReader::names() const { return impl_->names; }
+
+const Shape* SafetensorsReader::shape(std::string_view name) const {
+  const auto it = impl_->entries.find(name);
+  return it == impl_->entries.end() ? nullptr : &it->second.shape;
+}
+
+HostTensor SafetensorsReader::read(std::string_view name) const try {
+  const auto it = impl_->entries.find(name);
+  if (it == impl_->entries.end())
+    throw FileError(fmt::format("{}: there is no tensor {}", impl_->path.string(), quote(name)),
+                    {{"path", impl_->path.string()}, {"tensor", std::string(name)}});
+  const Entry& e = it->second;
+  const uint64_t at = impl_->data_start + e.begin;
+  HostTensor t{e.name, e.shape, load_data(impl_->file, impl_->path, e, at)};
+  check_bools(impl_->path, t, at);
+  return t;
+} catch (const std::bad_alloc&) {
+  throw file_error("read", impl_->path, ENOMEM);
+}
+
 void write_safetensors(const Path& path, std::span<const HostTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
   // The widest elements first, so that all of them are aligned to their size.

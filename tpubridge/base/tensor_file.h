@@ -35,6 +35,20 @@ void write_tensors(const Path& path, std::span<const HostTensor> tensors);
 // Every type of the format but the 6-bit floats. F4 is packed in the file (low half first), a byte each in
 // memory. A type that the format does not have (c128, s4, …) throws ArgumentError when written.
 [[nodiscard]] TensorFile read_safetensors(const Path& path, Load load = Load::copy);
+
+// The same, one tensor at a time: nothing but the header is in memory, so files larger than it can be walked.
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const Path& path);
+  [[nodiscard]] const std::vector<std::string>& names() const;
+  [[nodiscard]] const Shape* shape(std::string_view name) const;  // null where there is none
+  [[nodiscard]] HostTensor read(std::string_view name) const;     // throws FileError where there is none
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
 void write_safetensors(const Path& path, std::span<const HostTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -1,0 +1,51 @@
+#include "tools/generate/text.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tpubridge/models/generate.h"
+#include "tpubridge/tpubridge.h"
+
+namespace tpubridge::tools {
+namespace {
+
+std::optional<at::ScalarType> type_of(const std::string& name) {
+  if (name == "f32") return at::kFloat;
+  if (name == "bf16") return at::kBFloat16;
+  if (name == "f16") return at::kHalf;
+  return std::nullopt;
+}
+
+}  // namespace
+
+nlohmann::ordered_json generate_text(const TextOptions& o,
+                                     const std::function<void(std::string_view)>& show) {
+  const auto tokenizer = Tokenizer::of_file(Path(o.folder) / "tokenizer.json");
+  const auto model = CausalLM::of_folder(o.folder, {.device = at::Device(o.device), .type = type_of(o.type)});
+  GenerateOptions options{.tokens = o.tokens,
+                          .sampling = {.temperature = o.temperature,
+                                       .top_k = o.top_k,
+                                       .top_p = o.top_p,
+                                       .repetition_penalty = o.repetition_penalty,
+                                       .seed = o.seed},
+                          .stop = o.stop};
+  if (show)
+    options.show = [&](size_t row, std::string_view text) {
+      if (row == 0) show(text);
+    };
+  const Generated made = generate(*model, tokenizer, o.prompts, options);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < made.rows.size(); ++i) {
+    const GeneratedText& row = made.rows[i];
+    rows.push_back({{"prompt", o.prompts[i]},
+                    {"text", row.text},
+                    {"tokens", row.ids},
+                    {"prompt_tokens", row.prompt_tokens},
+                    {"ended_by", row.why}});
+  }
+  return {{"texts", rows},
+          {"seconds_to_first_token", made.first_seconds},
+          {"tokens_per_second", made.tokens_per_second},
+          {"family", model->config().family}};
+}
+
+}  // namespace tpubridge::tools
