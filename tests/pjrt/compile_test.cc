@@ -39,14 +39,15 @@ TEST(Compile, DynamicShapesAreRefused) {
       "compiled");
 }
 // Of a result whose size is not known before it runs the plugin keeps it behind the data: past its buffer.
-TEST(Compile, ResultsWithAnEndOfTheirOwnAreRefused) {
-  const char* text = R"(func.func @main(%a: tensor<16xf64>, %n: tensor<i32>) -> tensor<2xf64> {
+constexpr const char* kDynamicResult =
+    R"(func.func @main(%a: tensor<16xf64>, %n: tensor<i32>) -> tensor<2xf64> {
   %0 = "stablehlo.set_dimension_size"(%a, %n) <{dimension = 0 : i64}> : (tensor<16xf64>, tensor<i32>) -> tensor<16xf64>
   %1 = "stablehlo.slice"(%0) <{start_indices = array<i64: 0>, limit_indices = array<i64: 2>,
     strides = array<i64: 1>}> : (tensor<16xf64>) -> tensor<2xf64>
   return %1 : tensor<2xf64>
 })";
-  EXPECT_THROW(static_cast<void>(cpu()->compile({text})), ProgramError);
+TEST(Compile, ResultsWithAnEndOfTheirOwnAreRefused) {
+  EXPECT_THROW(static_cast<void>(cpu()->compile({kDynamicResult})), ProgramError);
 }
 TEST(Compile, UnknownOptionIsRefused) {
   EXPECT_THROW(static_cast<void>(cpu()->compile({kAdd}, {.overrides = {{"xla_no_such_option", true}}})),
