@@ -168,7 +168,7 @@ TEST_F(Failures, ALostDeviceThatAnswersInternal) {
   fake().configure("fail=device_lost:device=0:code=INTERNAL");
   const auto e = caught<TPUDeviceError>([&] { (void)run(); });
   EXPECT_EQ(e.code(), Code::internal);
-  EXPECT_THAT(e.hint(), HasSubstr("new client"));
+  EXPECT_THAT(e.hint(), HasSubstr("open it again"));
   start("fail=none");
 }
 

@@ -22,8 +22,7 @@ std::string xla_code(std::string_view message) {
 
 constexpr const char* kLost =
     "The device may be lost: open it again (reopen_device(), or another Client; for a GPU, in a new process) "
-    "and "
-    "restore from a checkpoint";
+    "and restore from a checkpoint";
 
 // A lost device often answers INTERNAL; then its words tell it: libtpu's for a core that stopped, and the
 // CUDA errors after which nothing in the process can use the device any more.
