@@ -14,6 +14,7 @@
 #include "tpubridge/exec/opener.h"
 #include "tpubridge/exec/resize.h"
 #include "tpubridge/pjrt/client.h"
+#include "tpubridge/pjrt/ffi.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -38,6 +39,8 @@ bool set_client_opener(std::function<std::shared_ptr<pjrt::Client>()> open) {
 pjrt::Client& client() {
   static const auto* opened = [] {
     auto* c = new std::shared_ptr<pjrt::Client>(opener()());
+    // Before any program is loaded: one of the disk cache may call functions of the user's own.
+    ffi::install((*c)->plugin(), (*c)->platform_name());
     opened_already = true;
     stop_others_at_exit();
     return c;
