@@ -156,6 +156,7 @@ TEST(Lowering, WrongRegistrationsAreRefused) {
   EXPECT_THROW(register_lowering("lowering_test::broken(Tensor -> x", same), ArgumentError);
   EXPECT_THROW(register_lowering("lowering_test::words", same), UnsupportedError);
   EXPECT_THROW(register_lowering("lowering_test::empty(Tensor x) -> Tensor", {}), ArgumentError);
+  EXPECT_THROW(register_lowering("lowering_test::words(Tensor x) -> Tensor", same), ArgumentError);
   (void)swish();
   EXPECT_THROW(register_lowering("lowering_test::swish", same), ArgumentError);  // not silently the old one
 }

@@ -1,5 +1,7 @@
 #include "tpubridge/kernels/custom_op.h"
 
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+
 #include <mutex>
 
 #include "tpubridge/base/errors.h"
@@ -23,6 +25,18 @@ c10::OperatorName parse_name(const std::string& text) {
     throw ArgumentError(text + " is no op of your own", {{"op", text}}, "Give it a namespace of your own.");
   const auto dot = text.find('.', colons);
   return {text.substr(0, dot), dot == text.npos ? "" : text.substr(dot + 1)};
+}
+
+// An op that is there already must be the one that is meant.
+void check_same_schema(const std::string& text, const c10::OperatorHandle& known) {
+  const std::string there = c10::toString(known.schema());
+  try {
+    if (c10::toString(torch::jit::parseSchema(text)) == there) return;
+  } catch (const c10::Error& e) {
+    throw ArgumentError("'" + text + "' is no schema: " + e.what_without_backtrace());
+  }
+  throw ArgumentError("the op is there with another schema", {{"given", text}, {"there", there}},
+                      "Give its name alone, or another one.");
 }
 
 // Stands for an op whose implementation is not made yet.
@@ -61,6 +75,7 @@ c10::OperatorHandle find_or_define(const std::string& text) {
   const c10::OperatorName name = parse_name(text.substr(0, bracket));
   auto& dispatcher = c10::Dispatcher::singleton();
   if (auto known = dispatcher.findSchema(name)) {
+    if (bracket != text.npos) check_same_schema(text, *known);
     return *known;
   }
   if (bracket == text.npos)
