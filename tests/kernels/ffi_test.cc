@@ -42,6 +42,15 @@ TEST(FfiOp, ValuesAndGradients) {
   expect_close(in.grad(), 6 * x);
 }
 
+TEST(FfiOp, AfterTheDeviceWasOpenedAgain) {
+  const auto x = torch::arange(6.0);
+  for (int i = 0; i < 3; ++i) {
+    expect_close(scaled_op()(x.to(tpu()), 3.0), x * 3);
+    reopen_device();
+  }
+  expect_close(scaled_op()(x.to(tpu()), 2.0), x * 2);
+}
+
 TEST(FfiOp, BetweenOtherOpsOfOneProgram) {
   const auto x = torch::randn({8, 8});
   const auto there = x.to(tpu());
