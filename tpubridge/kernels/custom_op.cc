@@ -27,13 +27,18 @@ c10::OperatorName parse_name(const std::string& text) {
   return {text.substr(0, dot), dot == text.npos ? "" : text.substr(dot + 1)};
 }
 
+std::string words_of(const std::exception& e) {
+  const auto* torchs = dynamic_cast<const c10::Error*>(&e);
+  return torchs ? torchs->what_without_backtrace() : e.what();
+}
+
 // An op that is there already must be the one that is meant.
 void check_same_schema(const std::string& text, const c10::OperatorHandle& known) {
   const std::string there = c10::toString(known.schema());
   try {
     if (c10::toString(torch::jit::parseSchema(text)) == there) return;
-  } catch (const c10::Error& e) {
-    throw ArgumentError("'" + text + "' is no schema: " + e.what_without_backtrace());
+  } catch (const std::exception& e) {  // of which class hangs on libtorch's version
+    throw ArgumentError("'" + text + "' is no schema: " + words_of(e));
   }
   throw ArgumentError("the op is there with another schema", {{"given", text}, {"there", there}},
                       "Give its name alone, or another one.");
@@ -86,8 +91,8 @@ c10::OperatorHandle find_or_define(const std::string& text) {
     torch::Library library(torch::Library::FRAGMENT, namespace_of(text), std::nullopt, __FILE__, __LINE__);
     library.def(text.c_str());
     keep(std::move(library));
-  } catch (const c10::Error& e) {
-    throw ArgumentError("'" + text + "' is no schema: " + e.what_without_backtrace());
+  } catch (const std::exception& e) {  // of which class hangs on libtorch's version
+    throw ArgumentError("'" + text + "' is no schema: " + words_of(e));
   }
   return dispatcher.findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
 }
