@@ -1,18 +1,8 @@
 #include "tools/generate_options.h"
 
-#include <CLI/CLI.hpp>
-#include <cmath>
+#include "tools/finite.h"
 
 namespace tpubridge::tools {
-namespace {
-
-// Comparisons let NaN through, so ranges do.
-std::string finite_number(const std::string& text) {
-  double value = 0;
-  return CLI::detail::lexical_cast(text, value) && std::isfinite(value) ? "" : text + " is no finite number";
-}
-
-}  // namespace
 
 void add_generate_options(CLI::App& app, TextOptions& o) {
   app.add_option("MODEL", o.folder,
@@ -28,19 +18,19 @@ void add_generate_options(CLI::App& app, TextOptions& o) {
   auto* temperature =
       app.add_option("--temperature", o.temperature, "Draw tokens: 1 as the model says, less is tamer")
           ->check(CLI::PositiveNumber)
-          ->check(finite_number)
+          ->check(must_be_finite)
           ->excludes(greedy);
   app.add_option("--top-k", o.top_k, "Draw among the best K")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->needs(temperature);
   app.add_option("--top-p", o.top_p, "Draw among the best that have this chance together")
       ->check(CLI::Range(1e-12, 1.0))
-      ->check(finite_number)
+      ->check(must_be_finite)
       ->needs(temperature);
   app.add_option("--repetition-penalty", o.repetition_penalty,
                  "More than 1: tokens that were there come less")
       ->check(CLI::PositiveNumber)
-      ->check(finite_number);
+      ->check(must_be_finite);
   app.add_option("--seed", o.seed, "The same seed draws the same tokens");
   app.add_option("--stop", o.stop, "End before this text; may be given several times")
       ->type_name("TEXT")

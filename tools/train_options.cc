@@ -1,16 +1,9 @@
 #include "tools/train_options.h"
 
-#include <CLI/CLI.hpp>
-#include <cmath>
+#include "tools/finite.h"
 
 namespace tpubridge::tools {
 namespace {
-
-// Comparisons let NaN through, so ranges do.
-std::string must_be_finite(const std::string& text) {
-  double value = 0;
-  return CLI::detail::lexical_cast(text, value) && std::isfinite(value) ? "" : text + " is no finite number";
-}
 
 void add_common(CLI::App& app, TrainOptions& o) {
   const auto positive = CLI::Range(int64_t{1}, int64_t{1} << 40);
