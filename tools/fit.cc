@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tools/commands.h"
+#include "tools/finite.h"
 #include "tools/fit_report.h"
 #include "tools/output.h"
 #include "tools/program_file.h"
@@ -152,7 +153,8 @@ void add_fit(CLI::App& root, Invocation& call) {
       ->delimiter(',');
   app->add_flag("--all", options->all, "The smallest slice of every generation");
   app->add_option("--timeout", options->timeout, "Seconds for each compile; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e9))
+      ->check(must_be_finite)
       ->capture_default_str();
   app->add_option("--save", options->save, "Folder for the compiled programs");
   app->add_option("--replicas", options->replicas, "Copies of the program (default: as it says itself)");

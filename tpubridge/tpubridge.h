@@ -11,6 +11,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/api.h"
+#include "tpubridge/kernels/kernels.h"
 #include "tpubridge/load/load.h"
 #include "tpubridge/optim/optim.h"
 #include "tpubridge/step/checkpoint.h"

@@ -101,7 +101,8 @@ TEST(FitCommand, WrongUse) {
   const FakeChild child(answering(kFits));
   EXPECT_EQ(tpubridge_fit(Program(), {}).code, 1);
   EXPECT_EQ(tpubridge_fit(Program(), {"--all", "--tpu", "v4"}).code, 1);
-  EXPECT_EQ(tpubridge_fit(Program(), {"--all", "--timeout", "-1"}).code, 64);
+  for (const char* timeout : {"-1", "nan", "inf", "1e300"})
+    EXPECT_EQ(tpubridge_fit(Program(), {"--all", "--timeout", timeout}).code, 64) << timeout;
   const Outcome unknown = tpubridge_fit(Program(), {"--tpu", "v5f"});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_NE(unknown.err.find("v4, v5e, v5p, v6e, v7"), unknown.err.npos) << unknown.err;

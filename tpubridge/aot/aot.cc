@@ -11,6 +11,7 @@
 #include "tpubridge/aot/protocol.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/subprocess.h"
+#include "tpubridge/pjrt/ffi.h"
 
 namespace tpubridge::aot {
 namespace {
@@ -24,6 +25,11 @@ struct Job {
 Job check(const FitRequest& request) {
   Job job{&request, parse_slice(request.tpu)};
   if (request.program.empty()) throw ArgumentError("the program to fit is empty");
+  if (ffi::is_called_by(request.program))
+    throw UnsupportedError(
+        "the program calls C++ functions of the process that made it, which a TPU cannot call",
+        {{"custom call", std::string(ffi::kTarget)}}, "Give these ops a lowering (docs/kernels.md).",
+        Code::unsupported);
   if (request.replicas < 1 || request.partitions < 1)
     throw ArgumentError(fmt::format("a program needs at least one replica and one partition, not {} and {}",
                                     request.replicas, request.partitions));

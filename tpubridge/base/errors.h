@@ -89,6 +89,7 @@ TPUBRIDGE_ERROR(TPUBackendError, public virtual BackendError);
 TPUBRIDGE_ERROR(PluginError, public virtual TPUBackendError);  // a plugin cannot be found, loaded or used
 TPUBRIDGE_ERROR(UnsupportedError, public virtual TPUBackendError);  // this plugin has no such function
 TPUBRIDGE_ERROR(PjrtError, public virtual TPUBackendError);         // any other error that a plugin returned
+TPUBRIDGE_ERROR(KernelError, public virtual TPUBackendError);  // an op of the user's own failed in a program
 TPUBRIDGE_ERROR(XLACompilationError, public virtual CompilationError, public virtual TPUBackendError);
 TPUBRIDGE_ERROR(XLACompilationTimeoutError, public virtual XLACompilationError);
 TPUBRIDGE_ERROR(TPUMemoryError, public virtual OutOfMemoryError, public virtual TPUBackendError);

@@ -34,6 +34,22 @@ bool says_device_lost(std::string_view message) {
   return std::ranges::any_of(kWords, [&](auto words) { return message.find(words) != message.npos; });
 }
 
+// An op of the user's own says which it is (pjrt/ffi.cc); XLA puts words of its own around that.
+std::exception_ptr kernel_error(std::string_view message) {
+  constexpr std::string_view kBegin = "[tpubridge op ", kEnd = "]";
+  const auto begin = message.find(kBegin);
+  if (begin == message.npos) return nullptr;
+  const auto name = message.substr(begin + kBegin.size());
+  const auto end = name.find(kEnd);
+  if (end == name.npos) return nullptr;
+  const std::string op(name.substr(0, end));
+  std::string_view why = name.substr(end + 1);
+  why.remove_prefix(std::min(why.find_first_not_of(' '), why.size()));
+  return std::make_exception_ptr(KernelError(fmt::format("{} failed: {}", op, why), {{"op", op}},
+                                             "Nothing was changed: mend what it complains of, and call again.",
+                                             Code::internal));
+}
+
 std::string hint_for(Code code, bool compiling) {
   switch (code) {
     case Code::resource_exhausted:
@@ -69,6 +85,7 @@ std::exception_ptr to_exception(const PJRT_Api* api, PJRT_Error* error, std::str
     if (e) api->PJRT_Error_Destroy(&destroy);
   }
 
+  if (auto of_user = kernel_error(message)) return of_user;
   const auto code = nested ? Code::unknown : static_cast<Code>(number.code);
   const bool compiling = where == "PJRT_Client_Compile" || where == "PJRT_Compile";
   Details details = {{"code", std::string(to_string(code))}, {"function", std::string(where)}};

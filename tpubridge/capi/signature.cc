@@ -7,10 +7,7 @@
 #include "tpubridge/base/log.h"
 
 namespace tpubridge::pjrt {
-namespace {
 
-// XLA's PrimitiveType numbers; 0 and what is not an array stay empty.
-constexpr int kTuple = 13;
 std::optional<DType> element_type(int64_t number) {
   using enum DType;
   static constexpr std::array<std::optional<DType>, 34> table = {
@@ -22,6 +19,10 @@ std::optional<DType> element_type(int64_t number) {
   return number >= 0 && number < static_cast<int64_t>(table.size()) ? table[static_cast<size_t>(number)]
                                                                     : std::nullopt;
 }
+
+namespace {
+
+constexpr int kTuple = 13;
 
 // protozero only asserts that a field is of the kind that is asked for, which ends the process.
 protozero::pbf_reader& of_kind(protozero::pbf_reader& field, protozero::pbf_wire_type kind) {

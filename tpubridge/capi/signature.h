@@ -9,6 +9,9 @@
 
 namespace tpubridge::pjrt {
 
+// XLA's PrimitiveType numbers; empty for those that are no array's.
+[[nodiscard]] std::optional<DType> element_type(int64_t number);
+
 // On each device.
 struct Signature {
   std::vector<Shape> parameters, results;

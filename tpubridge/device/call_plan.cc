@@ -74,10 +74,23 @@ std::vector<Shape> shapes_of_row(const OpInfo& info, const std::vector<Arg>& arg
   }
 }
 
-std::vector<Meta> shapes_by_row(const OpInfo& info, const std::vector<Arg>& args, const CallKey& key,
-                                DType common) {
+void check_call(const lower::Custom& custom, const std::vector<Arg>& args, const CallKey& key) {
+  std::vector<const Shape*> shapes;
+  for (const auto& o : key.operands) shapes.push_back(&o.shape());
+  custom.check(lower::Call(args, std::move(shapes)));
+}
+
+// Of an op of the user's own: what is wrong with the call is told.
+std::vector<Shape> shapes_of_custom(const lower::Custom& custom, const std::vector<Arg>& args,
+                                    const CallKey& key) {
+  std::vector<const Shape*> shapes;
+  for (const auto& o : key.operands) shapes.push_back(&o.shape());
+  return custom.shapes(lower::Call(args, std::move(shapes)));
+}
+
+std::vector<Meta> metas_of(std::vector<Shape> shapes, DType common) {
   std::vector<Meta> out;
-  for (auto& s : shapes_of_row(info, args, key)) {
+  for (auto& s : shapes) {
     if (s.dtype == DType::token) s.dtype = common;
     const bool absent = s.dims == lower::absent_dims();
     auto g = trace::contiguous(absent ? lower::Dims{0} : s.dims);
@@ -112,8 +125,15 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
   auto common = [&](DType otherwise) {
     return promotes ? dtype_of(at::native::result_type(sink.types)).value_or(otherwise) : otherwise;
   };
-  auto metas =
-      info.row->shape ? shapes_by_row(info, sink.args, key, common(DType::f32)) : infer(op, info, args);
+  const lower::Custom* custom = info.row->custom;
+  if (custom) check_call(*custom, sink.args, key);
+  std::vector<Meta> metas;
+  if (custom && !has_meta(op))
+    metas = metas_of(shapes_of_custom(*custom, sink.args, key), DType::f32);
+  else if (info.row->shape)
+    metas = metas_of(shapes_of_row(info, sink.args, key), common(DType::f32));
+  else
+    metas = infer(op, info, args);
   Plan plan;
   if (metas.empty()) return plan;
   if (info.row->flags & lower::keep_format) keep_format(metas, info, args);
@@ -139,7 +159,10 @@ Plan make_plan(const c10::OperatorHandle& op, const OpInfo& info, c10::Device de
   std::vector<Shape> operands;
   for (const auto& o : key.operands) operands.push_back(o.shape());
   operands.resize(static_cast<size_t>(sink.operands), Shape{DType::s64, {}});  // seed and offset
-  if (!lower::can_lower(plan.spec, operands)) plan.outputs.clear();
+  if (custom)
+    lower::check_custom(plan.spec, operands);
+  else if (!lower::can_lower(plan.spec, operands))
+    plan.outputs.clear();
   return plan;
 }
 

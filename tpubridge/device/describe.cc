@@ -84,6 +84,8 @@ const lower::Row* twin_row(const c10::FunctionSchema& schema, size_t count) {
   return nullptr;
 }
 
+}  // namespace
+
 bool has_meta(const c10::OperatorHandle& op) {
   using c10::DispatchKey;
   return op.hasKernelForDispatchKey(DispatchKey::Meta) ||
@@ -91,9 +93,7 @@ bool has_meta(const c10::OperatorHandle& op) {
          op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-}  // namespace
-
-OpInfo describe(const c10::OperatorHandle& op) {
+OpInfo describe(const c10::OperatorHandle& op, const lower::Row* row) {
   OpInfo info;
   const auto& schema = op.schema();
   const auto& args = schema.arguments();
@@ -111,11 +111,11 @@ OpInfo describe(const c10::OperatorHandle& op) {
       info.resizes = true;
     }
   }
-  info.row = lower::find(row_name(schema));
+  info.row = row ? row : lower::find(row_name(schema));
   if (!info.row && !info.written.empty()) info.row = twin_row(schema, info.row_args);
   if (info.row) info.indices = index_rule(info.row->name);
   // Without a Meta kernel the row must know the shapes itself.
-  const bool shapes_known = info.row && (info.row->shape || has_meta(op));
+  const bool shapes_known = info.row && (info.row->shape || info.row->custom || has_meta(op));
   info.traceable = shapes_known && !lists_written;
   for (size_t i = 0; i < info.row_args; ++i) info.traceable &= info.kinds[i] != Kind::other;
   // What is written must be what is returned.

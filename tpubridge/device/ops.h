@@ -41,7 +41,9 @@ struct OpInfo {
   const IndexRule* indices = nullptr;  // where checked mode looks for places out of range
 };
 
-[[nodiscard]] OpInfo describe(const c10::OperatorHandle& op);
+// `row`: for an op of the user's own; ours are found by their names.
+[[nodiscard]] OpInfo describe(const c10::OperatorHandle& op, const lower::Row* row = nullptr);
+[[nodiscard]] bool has_meta(const c10::OperatorHandle& op);  // a kernel that tells the shapes of results
 
 // Sizes, strides and element type of a result.
 struct Meta {

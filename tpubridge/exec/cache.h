@@ -28,6 +28,7 @@ struct Compiled {
   std::vector<trace::Loose> inputs = {};           // loose arguments of the graph that it takes as numbers
   trace::SharedNumbers shared = {};                // it runs for graphs in which these are equal
   bool some_differed = false;                      // of those that an earlier program shared
+  bool may_fail = false;                           // when it runs: code of the user's own (kernels/)
   std::shared_ptr<const Sizing> sizing = nullptr;  // of a program for many sizes (sized.h)
 
   // What to run now.

@@ -81,6 +81,11 @@ std::vector<pjrt::Buffer> execute(const pjrt::LoadedExecutable& program,
   return results;
 }
 
+void wait_where_it_may_fail(const Compiled& compiled, std::span<const pjrt::Buffer> results) {
+  if (!compiled.may_fail) return;
+  for (const auto& result : results) result.wait();
+}
+
 std::vector<std::vector<pjrt::Buffer>> execute_all(
     const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
     std::span<const int64_t> not_donatable) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "tpubridge/exec/cache.h"
 #include "tpubridge/pjrt/executable.h"
 
 namespace tpubridge::exec {
@@ -19,6 +20,9 @@ namespace tpubridge::exec {
 [[nodiscard]] std::vector<std::vector<pjrt::Buffer>> execute_all(
     const pjrt::LoadedExecutable& program, std::span<const std::vector<const pjrt::Buffer*>> arguments,
     std::span<const int64_t> not_donatable = {});
+
+// What a program that failed gives must not take the place of anything: here its error is thrown.
+void wait_where_it_may_fail(const Compiled& compiled, std::span<const pjrt::Buffer> results);
 
 // Until all that were started have ended, in whatever order; throws what went wrong with the first that
 // failed. Only on a plugin whose programs run in this process.

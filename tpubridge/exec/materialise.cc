@@ -76,7 +76,9 @@ std::shared_ptr<const Compiled> sharing(std::shared_ptr<const Compiled> known, c
 
 Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Taken taken,
               std::string_view reason) {
-  const std::vector<int64_t> donated = trace::private_leaves(graph);
+  const bool may_fail = lower::program_may_fail(graph);
+  const std::vector<int64_t> donated =
+      may_fail ? std::vector<int64_t>() : trace::private_leaves(graph);  // what it fails over stays
   const std::string platform = client().platform_name();
   const std::string text = lower::program(graph, donations(graph, donated, device_index),
                                           lower::platform_named(platform), {}, taken.inputs, taken.shared);
@@ -103,6 +105,7 @@ Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Tak
     note_compile(whole.outline, reason, found.seconds,
                  taken.some_differed ? "numbers that were equal differ now" : "");
   Compiled made{std::move(found.program), donated};
+  made.may_fail = may_fail;
   set_memory(made);
   note_temporaries(made.temporaries);
   if (tiered) made.tier = optimise_later(program, options, signature(graph, donated, taken), donated);
@@ -245,6 +248,7 @@ Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking)
   for (const auto& pack : packs) arguments.push_back(&pack);
 
   auto outputs = execute(*compiled.program, arguments, keep);
+  wait_where_it_may_fail(*ready.program, outputs);
   const bool may_take = keep.size() < compiled.donated.size();
   return {std::move(outputs), {ready.program, std::move(leaves), std::move(packs), may_take}};
 }

@@ -14,6 +14,7 @@
 #include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/pjrt/ffi.h"
 
 namespace tpubridge::exec {
 namespace {
@@ -83,6 +84,8 @@ pjrt::Client& client() {
   const std::lock_guard lock(opening());
   if (!open_client.load()) {
     client_owner() = opener()();
+    // Before any program is loaded: one of the disk cache may call functions of the user's own.
+    ffi::install(client_owner()->plugin(), client_owner()->platform_name());
     open_client.store(client_owner().get(), std::memory_order_release);
     if (!opened_already.exchange(true)) stop_others_at_exit();
   }

@@ -135,6 +135,13 @@ const Function& Builder::function(std::string_view name, List<Shape> parameters,
   return s_->functions.emplace(name, std::move(f)).first->second;
 }
 
+const Function& Op::adopt(Builder& b, Function f, std::string_view text, std::string_view aliases) {
+  b.s_->function_text += text;
+  b.s_->alias_text += aliases;
+  std::string name = f.name;
+  return b.s_->functions.emplace(std::move(name), std::move(f)).first->second;
+}
+
 const Function* Builder::find_function(std::string_view name) const {
   const auto it = s_->functions.find(std::string(name));
   return it == s_->functions.end() ? nullptr : &it->second;
@@ -191,6 +198,7 @@ std::string Builder::finish(List<Value> results, List<ResultAttrs> attrs) {
   out.append(s_->main.text).append("  }\n").append(s_->function_text).append("}\n");
   for (size_t i = 0; i < s_->locations.size(); ++i)
     out += fmt::format("#loc{} = {}\n", i + 1, s_->locations[i]);
+  out += s_->alias_text;
   return out;
 }
 

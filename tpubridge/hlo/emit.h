@@ -61,7 +61,7 @@ struct BuilderState {
   Frame* frame = &main;
   std::vector<std::pair<Value, ParameterAttrs>> parameters;
   std::unordered_map<std::string, Function> functions;  // addresses stay
-  std::string function_text;
+  std::string function_text, alias_text;
   std::unordered_set<Type, TypeHash, TypeEqual> types;
   std::unordered_map<uint32_t, Definition> definitions;  // by the id of the result
   std::vector<const Type*> operand_types;                // of the ops being written, as a stack
@@ -111,6 +111,8 @@ class Op {
                          std::string_view return_op);
   static void check_operand(std::string_view op, const Builder& b, const Value& v);
   static Value make(Builder& b, const Type* type);
+  // A function whose text is written already, with those that it calls, and the aliases that stand in it.
+  static const Function& adopt(Builder& b, Function f, std::string_view text, std::string_view aliases);
   // Writes down how a result was made.
   static Value defined(Value result, Definition how);
   static const Definition* definition(Value v);

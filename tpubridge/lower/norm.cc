@@ -82,6 +82,41 @@ std::vector<Shape> layer_norm_backward_shape(const Call& c) {
           wanted_or_absent(mask[2], t, normal)};
 }
 
+// w = v·g/‖v‖, a norm for each place along the axis: v, g, dim → w, norms
+Split along(Value v, int64_t axis) { return {v, others({axis}, v.rank()), {axis}}; }
+
+void weight_norm(Context& c) {
+  const Value v = c.in(0, opmath_of(c.shape(0).dtype));
+  const Split s = along(v, c.integer(2));
+  const Value norms = hlo::sqrt(sum(mul(v, v), s.inner));
+  const Value g = reshaped(c.in(1, v.dtype()), norms.dims());
+  c.result(mul(v, s.over(hlo::divide(g, norms))), 0);
+  c.result(reshaped(norms, c.out(1).dims), 1);
+}
+
+// As libtorch's kernels: the axis is the first or the last.
+std::vector<Shape> weight_norm_shape(const Call& c) {
+  const Dims &dims = c.dims(0), &g = c.dims(1);
+  const int64_t axis = c.integer(2), last = static_cast<int64_t>(dims.size()) - 1;
+  const DType t = c.shape(0).dtype;
+  if (!is_float(t) || c.shape(1).dtype != t || (axis != 0 && axis != last) || last < 0) return {};
+  if (Shape{t, g}.elements() != dims[static_cast<size_t>(axis)]) return {};
+  return {c.shape(0), Shape{t == DType::bf16 ? DType::f32 : t, g}};
+}
+
+// grad_w, v, g, norms, dim → grad_v, grad_g
+void weight_norm_backward(Context& c) {
+  const DType t = opmath_of(c.shape(1).dtype);
+  const Value grad = c.in(0, t), v = c.in(1, t);
+  const Split s = along(v, c.integer(4));
+  const Dims places{v.dim(c.integer(4))};
+  const Value g = reshaped(c.in(2, t), places), norms = reshaped(c.in(3, t), places);
+  const Value along_v = hlo::divide(sum(mul(grad, v), s.inner), norms);  // of the gradient, per place
+  const Value rest = hlo::subtract(grad, mul(v, s.over(hlo::divide(along_v, norms))));
+  c.result(mul(rest, s.over(hlo::divide(g, norms))), 0);
+  c.result(reshaped(along_v, c.out(1).dims), 1);
+}
+
 // The channel is axis 1; statistics are over all others.
 Split channels(Value x) { return {x, others({1}, x.rank()), {1}}; }
 
@@ -229,6 +264,13 @@ std::span<const Row> norm_rows() {
   static const Row rows[] = {
       {{"native_layer_norm"}, layer_norm, composite, layer_norm_shape},
       {{"native_layer_norm_backward"}, layer_norm_backward, plain, layer_norm_backward_shape},
+      {{"_weight_norm_interface"}, weight_norm, plain, weight_norm_shape},
+      {{"_weight_norm_interface_backward"},
+       weight_norm_backward,
+       plain,
+       [](const Call& c) -> std::vector<Shape> {
+         return {c.shape(1), c.shape(2)};
+       }},
       {{"tpubridge::batch_norm"}, batch_norm},
       {{"native_batch_norm_backward"}, batch_norm_backward, plain, batch_norm_backward_shape},
       {{"native_group_norm"},

@@ -37,6 +37,13 @@ int64_t count(const trace::Graph& graph, const trace::SharedNumbers& shared,
   return n;
 }
 
+void lower_by(const Row& row, Context& context) {
+  if (row.custom)
+    row.custom->lower(context);
+  else
+    row.lower(context);
+}
+
 class Lowering {
  public:
   Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
@@ -144,7 +151,7 @@ class Lowering {
     hlo::LocationScope where(b_, {.name = std::string(row.name)});
     const std::vector<trace::Arg> args = args_of(n, index, operands, shapes);
     Context context(b_, n, args, std::move(operands), std::move(shapes), platform_);
-    row.lower(context);
+    lower_by(row, context);
     std::vector<Value> results = context.results();
     for (uint32_t i = 0; i < results.size(); ++i)
       if (once_.contains({&n, i})) results[i] = computed_once(results[i], platform_);
@@ -165,7 +172,8 @@ class Lowering {
 
 }  // namespace
 
-bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
+// The builder checks as it goes; what comes of it is thrown away.
+void check_custom(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   hlo::Builder b;
   std::vector<Value> values;
   std::vector<const Shape*> shapes;
@@ -175,12 +183,22 @@ bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   }
   const trace::Value node = trace::Node::make(spec, {}, 0);
   Context context(b, *node.node(), spec->args, std::move(values), std::move(shapes));
+  lower_by(*static_cast<const Row*>(spec->op), context);
+}
+
+bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands) {
   try {
-    static_cast<const Row*>(spec->op)->lower(context);
+    check_custom(spec, operands);
   } catch (const std::exception&) {
     return false;  // what is wrong with the call is told by the CPU's kernel
   }
   return true;
+}
+
+bool program_may_fail(const trace::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const trace::Node* n) {
+    return (static_cast<const Row*>(n->op())->flags & lower::may_fail) != 0;
+  });
 }
 
 std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,

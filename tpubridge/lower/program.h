@@ -16,6 +16,10 @@ namespace tpubridge::lower {
 
 // Whether the row can lower such a call: rows do not repeat what the builder checks (element types, ranks).
 [[nodiscard]] bool can_lower(const trace::SpecPtr& spec, std::span<const Shape> operands);
+// The same for an op of the user's own: throws what is wrong.
+void check_custom(const trace::SpecPtr& spec, std::span<const Shape> operands);
+// Whether a program of it may fail when it runs, by an op that is code of the user's own.
+[[nodiscard]] bool program_may_fail(const trace::Graph& graph);
 
 // The parameters are the leaves of the graph, then one vector of numbers for each element type that occurs;
 // the results are its roots. `inputs`: loose arguments that are numbers too, after those of the graph.

@@ -25,6 +25,17 @@ enum Flags : unsigned {
   composite = 16,       // torch would compose it of other ops; this row is taken instead
   keep_format = 64,     // (32 is precision.h's) results lie in memory like the arguments: channels last
   fitting = 128,        // numbers that the result's type cannot hold are left to the CPU
+  may_fail = 256,       // its program may fail when it runs: it takes no memory over, and is waited for
+};
+
+// An op that the user brought (kernels/). What is wrong with a call of it is told, not left to the CPU.
+struct Custom {
+  virtual ~Custom() = default;
+  // Whether this plugin runs it, and takes such a call; throws where not.
+  virtual void check(const Call& call) const = 0;
+  // Where the op has no Meta kernel.
+  [[nodiscard]] virtual std::vector<Shape> shapes(const Call& call) const = 0;
+  virtual void lower(Context& context) const = 0;
 };
 
 struct Row : trace::Op {
@@ -36,6 +47,7 @@ struct Row : trace::Op {
   // Where it has loose arguments: whether they may be inputs of the program, at their values of this call.
   // None: always.
   bool (*fits)(const Call&) = nullptr;
+  const Custom* custom = nullptr;  // in the place of `lower` and `shape`
 };
 
 [[nodiscard]] const Row* find(std::string_view name);     // null where there is no row

@@ -158,6 +158,7 @@ void Replay::execute() {
   auto run = [&] {
     exec::check_memory(r_.device, compiled.needs, "a compiled step");
     outputs_ = runner_ ? execute_everywhere(compiled) : exec::execute(*compiled.program, inputs_, keep_);
+    exec::wait_where_it_may_fail(*r_.compiled, outputs_);
   };
   try {
     run();
