@@ -20,6 +20,23 @@ trace::Value upload(const at::Tensor& host, c10::IntArrayRef sizes, c10::ScalarT
   return leaf;
 }
 
+// Over the devices on which `self` lies, where it lies on several and all of it is overwritten.
+trace::Value upload_for(const at::Tensor& self, const at::Tensor& host) {
+  if (exec::any_grid() && !recording()) {
+    exec::Lock lock(exec::mutex());
+    const Storage& s = storage_of(self);
+    const trace::Value& now = s.slot.value();
+    const auto* data = now && now->is_leaf() && !now->error()
+                           ? static_cast<const exec::BufferData*>(now->data(now.index()).get())
+                           : nullptr;
+    if (data && data->spread() && geometry_of(self) == *s.geometry && now.shape() == shape_of(self)) {
+      const at::Tensor dense = host_elements(host, self.sizes(), self.scalar_type());
+      return exec::to_devices(dense.const_data_ptr(), shape_of(dense), {}, data->spread()->layout);
+    }
+  }
+  return upload(host, self.sizes(), self.scalar_type(), self.device().index());
+}
+
 void copy_on_device(const at::Tensor& self, const at::Tensor& src) {
   exec::Lock lock(exec::mutex());
   trace::Value v = read(src);
@@ -74,7 +91,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/
   at::assert_no_internal_overlap(self);
   if (is_tpu(self) && src.device().is_cpu()) {
     (void)src.expand(self.sizes());  // throws where it cannot be
-    if (self.numel() != 0) write(self, upload(src, self.sizes(), self.scalar_type(), self.device().index()));
+    if (self.numel() != 0) write(self, upload_for(self, src));
     return self;
   }
   const at::Tensor from = plain(src).expand(self.sizes());
@@ -83,7 +100,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool /*non_blocking*/
     copy_on_device(self, from);
   } else if (is_tpu(self)) {
     const at::Tensor host = from.cpu();
-    write(self, upload(host, self.sizes(), self.scalar_type(), self.device().index()));
+    write(self, upload_for(self, host));
   } else if (self.device().is_cpu()) {
     copy_to_host(from, self, "copy to host");
   } else {  // some third device: by way of the host

@@ -184,7 +184,8 @@ void write(const at::Tensor& t, Value value) {
     return;
   }
   Geometry g = geometry_of(t);
-  if (trace::covers(g, count(s, dtype))) {
+  // What lies on several devices keeps its order in memory, and with it how it lies.
+  if (trace::covers(g, count(s, dtype)) && !s.slot.lies_on_several()) {
     s.slot.set(std::move(value));
     s.geometry = std::make_shared<const Geometry>(std::move(g));
   } else {

@@ -17,7 +17,8 @@
 
 namespace tpubridge::exec {
 
-struct Sizing;  // sized.h
+struct Sizing;     // sized.h
+struct Spreading;  // spread.h
 
 struct Compiled {
   std::shared_ptr<const pjrt::LoadedExecutable> program;
@@ -30,6 +31,7 @@ struct Compiled {
   bool some_differed = false;                      // of those that an earlier program shared
   bool may_fail = false;                           // when it runs: code of the user's own (kernels/)
   std::shared_ptr<const Sizing> sizing = nullptr;  // of a program for many sizes (sized.h)
+  std::shared_ptr<const Spreading> spreading = nullptr;  // of a program over several devices (spread.h)
 
   // What to run now.
   [[nodiscard]] const Compiled& best() const {

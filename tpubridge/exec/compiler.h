@@ -9,6 +9,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/runtime.h"
 #include "tpubridge/exec/sized.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
@@ -64,9 +65,9 @@ std::shared_ptr<const Compiled> run_whole(const trace::Graph& graph, int device,
                                           Sizes sizes = Sizes::one);
 
 // The roots of the graph become data: these buffers, one for each, which may be larger than the roots where
-// `larger`. Gives that data in their order.
+// `larger`; `rest`: of each on other devices, where there is any. Gives that data in their order.
 std::vector<std::shared_ptr<trace::DeviceData>> resolve(const trace::Graph& graph,
                                                         std::vector<pjrt::Buffer> outputs,
-                                                        bool larger = false);
+                                                        bool larger = false, std::vector<Spread> rest = {});
 
 }  // namespace tpubridge::exec

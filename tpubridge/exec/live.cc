@@ -26,6 +26,12 @@ Slot*& head(const trace::Lane& lane, int device) {
   return heads[static_cast<size_t>(device)];
 }
 
+std::shared_ptr<const Layout> layout_of(const trace::Value& computed) {
+  if (!computed->is_leaf() || computed->error()) return nullptr;
+  const auto* data = static_cast<const BufferData*>(computed->data(computed.index()).get());
+  return data && data->spread() ? std::make_shared<const Layout>(data->spread()->layout) : nullptr;
+}
+
 }  // namespace
 
 Slot::~Slot() { clear(); }
@@ -54,9 +60,17 @@ void Slot::unlink() {
   place_ = nullptr;
 }
 
+bool Slot::lies_on_several() const {
+  if (!any_grid() || !value_) return false;
+  return value_->is_pending() ? layout_ != nullptr : layout_of(value_) != nullptr;
+}
+
 void Slot::set(trace::Value value) {
   if (place_) unlink();
-  if (value_ && !value_->is_pending()) before_id_ = value_->id(), before_index_ = value_.index();
+  if (value_ && !value_->is_pending()) {
+    before_id_ = value_->id(), before_index_ = value_.index();
+    if (any_grid()) layout_ = layout_of(value_);
+  }
   if (before_id_ == 0 && are_zeros(value_))
     zeros_id_ = value && value.shape() == value_.shape() ? value_->id() : 0;
   value_ = std::move(value);
@@ -94,7 +108,7 @@ std::vector<Successor> successors(int device) {
                                                                     : nullptr;
          s; s = s->next_)
       if (s->before_id_ != 0 && s->value_->is_pending())
-        out.push_back({s->value_, s->before_id_, s->before_index_});
+        out.push_back({s->value_, s->before_id_, s->before_index_, s->layout_});
   return out;
 }
 

@@ -2,17 +2,21 @@
 // stand in a list for each device and lane. Materialising computes such a list in one program.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "tpubridge/trace/node.h"
 
 namespace tpubridge::exec {
 
+struct Layout;  // grid.h
+
 // A pending value, and the computed one (result `index` of the node `id`) whose place it takes.
 struct Successor {
   trace::Value value;
   uint64_t id = 0;
   uint32_t index = 0;
+  std::shared_ptr<const Layout> layout = nullptr;  // how that one lay, where it was on several devices
 };
 
 class Slot {
@@ -34,7 +38,8 @@ class Slot {
   // not.
   [[nodiscard]] uint64_t began_with() const { return zeros_id_; }
   void has_begun() { zeros_id_ = 0; }
-  void clear();  // takes the mutex itself
+  [[nodiscard]] bool lies_on_several() const;  // devices: its value, or the computed one before it
+  void clear();                                // takes the mutex itself
 
  private:
   friend std::vector<trace::Value> pending_values(int device);
@@ -45,6 +50,7 @@ class Slot {
   trace::Value value_;
   uint64_t before_id_ = 0;                    // the computed value that was here last: its node
   uint32_t before_index_ = 0;                 // and which of its results
+  std::shared_ptr<const Layout> layout_;      // how it lay, where it was on several devices
   uint64_t zeros_id_ = 0;                     // began_with()
   Slot *next_ = nullptr, **place_ = nullptr;  // place_: the pointer that points here; null where not listed
 };

@@ -22,6 +22,7 @@
 #include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/exec/sized.h"
+#include "tpubridge/exec/spread.h"
 #include "tpubridge/lower/program.h"
 #include "tpubridge/trace/graph.h"
 
@@ -41,13 +42,6 @@ std::atomic<bool>& eager_mode() {
   return value;
 }
 
-// The numbers that a program for a graph takes.
-struct Taken {
-  std::vector<trace::Loose> inputs = {};
-  trace::SharedNumbers shared = {};
-  bool some_differed = false;  // of those that an earlier program shared
-};
-
 pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donated, const Taken& taken) {
   pjrt::Signature s;
   for (const auto& leaf : graph.leaves) s.parameters.push_back(leaf.shape());
@@ -57,21 +51,6 @@ pjrt::Signature signature(const Graph& graph, const std::vector<int64_t>& donate
   s.donated.assign(s.parameters.size(), false);
   for (int64_t i : donated) s.donated[static_cast<size_t>(i)] = true;
   return s;
-}
-
-// A program that takes loose arguments as inputs is known by its text and by what these are.
-Mode with_inputs(Mode mode, const std::vector<trace::Loose>& inputs) {
-  for (const auto& l : inputs) mode.add("input", fmt::format("{} {}", l.node, l.arg));
-  return mode;
-}
-
-// The same program where other numbers share an input, or none did.
-std::shared_ptr<const Compiled> sharing(std::shared_ptr<const Compiled> known, const Taken& taken) {
-  if (known->shared == taken.shared && known->some_differed == taken.some_differed) return known;
-  auto out = std::make_shared<Compiled>(*known);
-  out->shared = taken.shared;
-  out->some_differed = taken.some_differed;
-  return out;
 }
 
 Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Taken taken,
@@ -179,8 +158,14 @@ Ready compile_sized(const Graph& graph, int device_index, const Mode& family_mod
   return {std::move(compiled), by_compiler};
 }
 
+Mode mode_of(const Spreading* over, int device_index) {
+  return over ? mode_over(*over) : this_mode(device_index);
+}
+
 Ready program_of(const Graph& graph, int device_index, std::string_view reason, Sizes sizes = Sizes::one) {
-  const Mode mode = this_mode(device_index);
+  const auto over = spreading_of(graph);
+  if (over) sizes = Sizes::one;
+  const Mode mode = mode_of(over.get(), device_index);
   auto known = compiling_afresh() ? nullptr : find_structure(graph, mode);
   if (!known && sizes != Sizes::one && !compiling_afresh()) {
     known = find_structure(graph, of_many_sizes(mode));
@@ -199,6 +184,7 @@ Ready program_of(const Graph& graph, int device_index, std::string_view reason, 
   if (sizes != Sizes::one && !compiling_afresh())
     if (auto ready = compile_sized(graph, device_index, mode, taken, reason, sizes); ready.program)
       return ready;
+  if (over) return compile_over(graph, *over, mode, std::move(taken), reason);
   return compile(graph, device_index, mode, std::move(taken), reason);
 }
 
@@ -214,7 +200,33 @@ enum class Taking { what_nobody_sees, nothing };
 struct Ran {
   std::vector<pjrt::Buffer> outputs;
   Given given;
+  std::vector<Spread> rest = {};  // of each, on other devices
 };
+
+std::vector<GivenLeaf> leaves_of(const Graph& graph) {
+  std::vector<GivenLeaf> out;
+  for (const auto& leaf : graph.leaves) {
+    (void)data_of(*leaf.node, leaf.index);  // throws where it is gone
+    out.push_back({leaf.node->data(leaf.index), leaf.shape()});
+  }
+  return out;
+}
+
+// Nothing is remembered of it: a program that runs out of memory late is not run again.
+Ran run_spread(const Ready& ready, const Graph& graph, const std::vector<int64_t>& keep) {
+  const Compiled& compiled = *ready.program;
+  std::vector<std::vector<pjrt::Buffer>> packs;
+  for (const auto& pack : lower::number_packs(graph, compiled.inputs, compiled.shared))
+    packs.push_back(
+        on_every_place(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, *compiled.spreading->grid));
+  std::vector<const std::vector<pjrt::Buffer>*> numbers;
+  for (const auto& pack : packs) numbers.push_back(&pack);
+  std::vector<const Shape*> shapes;
+  for (const auto& root : graph.roots) shapes.push_back(&root.shape());
+  auto results = run_over(compiled, leaves_of(graph), numbers, shapes, keep);
+  wait_where_it_may_fail(compiled, results.first);
+  return {std::move(results.first), {}, std::move(results.rest)};
+}
 
 Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking) {
   ready.count();
@@ -223,6 +235,7 @@ Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking)
 
   // Before anything here holds the inputs, too.
   const auto keep = taking == Taking::nothing ? compiled.donated : still_seen(graph, compiled.donated);
+  if (compiled.spreading) return run_spread(ready, graph, keep);
   std::vector<pjrt::Buffer> packs;
   const Sizing* sizing = compiled.sizing.get();
   std::vector<pjrt::Buffer> larger;
@@ -230,11 +243,7 @@ Ran run(const Ready& ready, const Graph& graph, int device_index, Taking taking)
     packs.push_back(
         client().to_device(pjrt::HostArray{pack.bytes.data(), pack.shape, {}}, device(device_index)));
   std::vector<GivenLeaf> leaves;
-  if (sizing || !runs_in_this_process())
-    for (const auto& leaf : graph.leaves) {
-      (void)data_of(*leaf.node, leaf.index);  // throws where it is gone
-      leaves.push_back({leaf.node->data(leaf.index), leaf.shape()});
-    }
+  if (sizing || !runs_in_this_process()) leaves = leaves_of(graph);
   std::vector<const pjrt::Buffer*> arguments;
   if (sizing) {
     arguments = sized_arguments(leaves, *sizing, larger);
@@ -290,22 +299,24 @@ std::vector<int64_t> still_seen(const Graph& graph, const std::vector<int64_t>& 
 }
 
 std::vector<std::shared_ptr<trace::DeviceData>> resolve(const Graph& graph, std::vector<pjrt::Buffer> outputs,
-                                                        bool larger) {
+                                                        bool larger, std::vector<Spread> rest) {
   std::vector<std::shared_ptr<trace::DeviceData>> data, made;
   for (size_t i = 0; i < graph.roots.size();) {
     trace::Node* n = graph.roots[i].node();
     data.assign(n->shapes().size(), nullptr);
-    for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i)
-      made.push_back(data[graph.roots[i].index()] = std::make_shared<BufferData>(
-                         std::move(outputs[i]), n->device(),
-                         larger ? std::optional(graph.roots[i].shape()) : std::nullopt));
+    for (; i < graph.roots.size() && graph.roots[i].node() == n; ++i) {
+      auto one = std::make_shared<BufferData>(std::move(outputs[i]), n->device(),
+                                              larger ? std::optional(graph.roots[i].shape()) : std::nullopt);
+      if (!rest.empty()) one->set_spread(std::move(rest[i]));
+      made.push_back(data[graph.roots[i].index()] = std::move(one));
+    }
     n->resolve(std::move(data));
   }
   return made;
 }
 
 bool is_known(const Graph& graph, int device_index) {
-  const Mode mode = this_mode(device_index);
+  const Mode mode = mode_of(spreading_of(graph).get(), device_index);
   return compiling_afresh() || find_structure(graph, mode) || find_family(graph, mode).program;
 }
 
@@ -322,8 +333,10 @@ std::shared_ptr<const Compiled> run_whole(const Graph& graph, int device_index, 
   note_all_computed();
   const Ready ready = program_of(graph, device_index, reason, sizes);
   Ran ran = run(ready, graph, device_index, Taking::what_nobody_sees);
-  const auto made = resolve(graph, std::move(ran.outputs), ready.program->sizing != nullptr);
-  remember_given(std::move(ran.given), made);
+  const bool spread = ready.program->spreading != nullptr;
+  const auto made =
+      resolve(graph, std::move(ran.outputs), ready.program->sizing != nullptr, std::move(ran.rest));
+  if (!spread) remember_given(std::move(ran.given), made);
   return ready.program;
 }
 
@@ -338,7 +351,10 @@ trace::Value compute_aside(const Value& value) {
   // The trace goes on and will read the same inputs: it takes nothing.
   Ran ran = run(program_of(graph, device_index, "beside a recording"), graph, device_index, Taking::nothing);
   const trace::Value out = leaf_of(std::move(ran.outputs[0]), value.shape(), device_index);
-  remember_given(std::move(ran.given), {out->data(0)});
+  if (!ran.rest.empty())
+    static_cast<BufferData&>(*out->data(0)).set_spread(std::move(ran.rest[0]));
+  else
+    remember_given(std::move(ran.given), {out->data(0)});
   return out;
 }
 

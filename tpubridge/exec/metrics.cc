@@ -15,7 +15,7 @@ namespace {
 
 struct Counters {
   std::atomic<int64_t> traced{0}, executions{0}, compiles{0}, hits{0}, entries{0}, fallbacks{0},
-      collisions{0}, sized{0}, resized{0};
+      collisions{0}, sized{0}, resized{0}, gathered{0}, spread{0};
   std::atomic<int64_t> to_device{0}, to_host{0}, temporaries{0}, quick{0}, replaced{0};
   std::mutex mutex;  // guards what follows
   std::map<std::string, int64_t, std::less<>> reasons, synchronising;
@@ -83,6 +83,8 @@ Metrics metrics() {
   m.hash_collisions = c.collisions;
   m.sized_executions = c.sized;
   m.resized_bytes = c.resized;
+  m.gathered_bytes = c.gathered;
+  m.spread_executions = c.spread;
   m.disk = cache::disk_counts();
   m.host_to_device_bytes = c.to_device;
   m.device_to_host_bytes = c.to_host;
@@ -166,6 +168,8 @@ void count_cache_entries(int64_t entries) { counters().entries = entries; }
 void count_collision() { ++counters().collisions; }
 void count_sized() { ++counters().sized; }
 void count_resized(int64_t bytes) { counters().resized += bytes; }
+void count_gathered(int64_t bytes) { counters().gathered += bytes; }
+void count_spread() { ++counters().spread; }
 
 void count_fallback(const std::string& op, double seconds) {
   auto& c = counters();

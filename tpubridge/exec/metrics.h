@@ -30,6 +30,8 @@ struct Metrics {
   int64_t live_device_bytes = 0, peak_device_bytes = 0;
   int64_t quick_programs = 0, replaced_programs = 0;  // compiled in two tiers: begun, and optimised by now
   int64_t sized_executions = 0;                       // of programs for many sizes
+  int64_t gathered_bytes = 0;        // of values on several devices that a program of one device needed whole
+  int64_t spread_executions = 0;     // of these programs, so many ran over the devices of a mesh
   int64_t resized_bytes = 0;         // that went through the host to be as large as a program needs them
   int64_t last_temporary_bytes = 0;  // of the program that was compiled or loaded last
 
@@ -56,6 +58,8 @@ void count_to_host(int64_t bytes);
 
 void count_sized();
 void count_resized(int64_t bytes);
+void count_gathered(int64_t bytes);
+void count_spread();
 void note_temporaries(int64_t bytes);
 void count_tier(bool swapped);  // a quick program was begun, or has its place taken
 // Lines that stand at the end of report(); what is above exec/ adds its own.

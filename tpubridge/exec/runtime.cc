@@ -12,8 +12,8 @@
 #include "tpubridge/exec/cache.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/metrics.h"
+#include "tpubridge/exec/parts.h"
 #include "tpubridge/exec/redo.h"
-#include "tpubridge/exec/resize.h"
 #include "tpubridge/pjrt/client.h"
 
 namespace tpubridge::exec {
@@ -39,6 +39,9 @@ void read_leaf(const trace::Node& leaf, uint32_t index, const F& read) {
     read(data.buffer());
   });
 }
+
+// Whether its parts, put together, are the value: no device has it whole.
+bool in_parts(const BufferData& data) { return data.spread() && !data.spread()->layout.replicated(); }
 
 }  // namespace
 
@@ -66,7 +69,7 @@ BufferData::BufferData(pjrt::Buffer b, int d, std::optional<Shape> exact)
     : device(d),
       buffer_(std::move(b)),
       exact_(std::move(exact)),
-      larger_(exact_ && *exact_ != buffer_.shape()) {
+      other_(exact_ && *exact_ != buffer_.shape()) {
   count(buffer_.shape().bytes());
   auto& all = all_buffers();
   const std::lock_guard lock(all.mutex);
@@ -76,6 +79,7 @@ BufferData::BufferData(pjrt::Buffer b, int d, std::optional<Shape> exact)
 }
 BufferData::~BufferData() {
   count(0);
+  uncount_others();
   const std::lock_guard lock(all_buffers().mutex);
   *place_ = next_;
   if (next_) next_->place_ = place_;
@@ -87,16 +91,10 @@ void BufferData::count(int64_t bytes) const {
 }
 
 void BufferData::mend(pjrt::Buffer by) {
+  if (spread_ || copies_) [[unlikely]]
+    drop_others(), spread_.reset();
   buffer_ = std::move(by);
-  larger_.store(exact_ && *exact_ != buffer_.shape(), std::memory_order_release);
-  count(buffer_.shape().bytes());
-}
-
-void BufferData::cut() const {
-  const Lock lock(mutex());
-  if (!larger_) return;
-  buffer_ = resized(*this, *exact_, *exact_);
-  larger_.store(false, std::memory_order_release);
+  other_.store(exact_ && *exact_ != buffer_.shape(), std::memory_order_release);
   count(buffer_.shape().bytes());
 }
 
@@ -105,7 +103,9 @@ void close_buffers() {
   const std::lock_guard lock(all.mutex);
   for (BufferData* b = all.first; b; b = b->next_) {
     const pjrt::Buffer gone = std::move(b->buffer_);
-    b->larger_ = false;
+    b->drop_others();
+    b->spread_.reset();
+    b->other_ = false;
     b->count(0);
     ++b->version;
   }
@@ -141,6 +141,11 @@ trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t
 }
 
 void to_host(const trace::Value& value, void* to, size_t bytes) {
+  if (const auto& data = data_of(*value.node(), value.index()); in_parts(data)) {
+    const Lock lock(mutex());
+    put_together(data, static_cast<std::byte*>(to));
+    return count_to_host(static_cast<int64_t>(bytes));
+  }
   read_leaf(*value.node(), value.index(), [&](const pjrt::Buffer& buffer) {
     // A copy is work for one of the plugin's threads, which is much for one number that lies in our own
     // memory.
@@ -157,6 +162,11 @@ void to_host(const trace::Value& value, void* to, size_t bytes) {
 }
 
 void wait_for(const trace::Node& leaf, uint32_t index) {
+  if (const auto& data = data_of(leaf, index); in_parts(data)) {
+    data.as_it_is().wait();
+    for (const auto& part : data.spread()->others) part.wait();
+    return;
+  }
   read_leaf(leaf, index, [](const pjrt::Buffer& buffer) { buffer.wait(); });
 }
 

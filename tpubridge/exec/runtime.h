@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "tpubridge/exec/grid.h"
 #include "tpubridge/exec/mutex.h"
 #include "tpubridge/pjrt/client.h"
 #include "tpubridge/trace/node.h"
@@ -19,6 +20,13 @@ namespace tpubridge::exec {
 [[nodiscard]] const pjrt::Device& device(int index);
 [[nodiscard]] bool runs_in_this_process();  // on its threads, in its memory: the CPU plugin
 
+// A value on the devices of a grid, beside the part that its first device has.
+struct Spread {
+  Layout layout;
+  Shape whole;
+  std::vector<pjrt::Buffer> others;  // on the other places of the grid, in their order
+};
+
 // A buffer as the trace holds it. Counted in the live bytes of metrics().
 struct BufferData : trace::DeviceData {
   // `exact`: what of the buffer is the value, where it is larger: a program for many sizes made it (sized.h).
@@ -26,12 +34,17 @@ struct BufferData : trace::DeviceData {
   ~BufferData() override;
   BufferData(const BufferData&) = delete;
   BufferData& operator=(const BufferData&) = delete;
-  // As large as the value is. Cut where it is not, once, which waits for it.
+  // The value, as large as it is, on the one device. Cut or gathered where it is not, once, which waits for
+  // it.
   [[nodiscard]] const pjrt::Buffer& buffer() const {
-    if (larger_.load(std::memory_order_acquire)) cut();
-    return buffer_;
+    return other_.load(std::memory_order_acquire) ? whole() : buffer_;
   }
   [[nodiscard]] const pjrt::Buffer& as_it_is() const { return buffer_; }
+  // Its parts on several devices: then as_it_is() is that of the first. Null: the value is on one device.
+  [[nodiscard]] const Spread* spread() const { return spread_.get(); }
+  void set_spread(Spread spread);
+  // Of a value on one device: copies on the other places of a grid, which are kept for the next who asks.
+  [[nodiscard]] const std::vector<pjrt::Buffer>& copies_over(const GridPtr& grid) const;
   // Another buffer of the same shape in its place.
   void replace(pjrt::Buffer by) {
     mend(std::move(by));
@@ -41,7 +54,7 @@ struct BufferData : trace::DeviceData {
   void mend(pjrt::Buffer by);
   // A program may have taken the memory over: then it is no longer counted as ours.
   void count_where_taken() const {
-    if (buffer_.deleted()) count(0);
+    if (buffer_.deleted()) count(0), uncount_others();
   }
   int device;
   uint64_t version = 0;     // how often it was replaced: copies of it are good as long as it stays
@@ -49,13 +62,26 @@ struct BufferData : trace::DeviceData {
 
  private:
   friend void close_buffers();
+  struct Copies {
+    GridPtr grid;
+    std::vector<pjrt::Buffer> others;
+  };
+  [[nodiscard]] const pjrt::Buffer& whole() const;
   void cut() const;
+  void gather() const;
+  void drop_others() const;
   void count(int64_t bytes) const;
+  void count_others() const;
+  void uncount_others() const;
   mutable pjrt::Buffer buffer_;
   std::optional<Shape> exact_;
-  mutable std::atomic<bool> larger_;  // than the value
+  std::unique_ptr<Spread> spread_;
+  mutable std::unique_ptr<Copies> copies_;
+  mutable std::optional<pjrt::Buffer> gathered_;  // what is spread, whole, for programs of one device
+  mutable std::atomic<bool> other_;               // buffer_ is not the value: larger, or a part of it
   mutable int64_t bytes_ = 0;
-  BufferData *next_ = nullptr, **place_ = nullptr;  // in the list of all
+  mutable std::vector<std::pair<int, int64_t>> counted_;  // bytes on other devices
+  BufferData *next_ = nullptr, **place_ = nullptr;        // in the list of all
 };
 
 // What a program is given: data, and its shape as the trace sees it.
@@ -82,10 +108,17 @@ void reopen();
 
 // A computed value of the trace: what this buffer holds, shaped as the trace sees it.
 [[nodiscard]] trace::Value leaf_of(pjrt::Buffer buffer, const Shape& shape, int device);
+// The same of parts, one for each place of a grid.
+[[nodiscard]] trace::Value spread_leaf(std::vector<pjrt::Buffer> parts, const Shape& whole,
+                                       const Layout& layout);
 
 // Host memory to the device; `byte_strides` empty: dense. The memory may be reused when this returns.
 [[nodiscard]] trace::Value to_device(const void* data, const Shape& shape, std::vector<int64_t> byte_strides,
                                      int device);
+// A computed value of these parts, one for each place of the grid.
+// Host memory over a grid, each part to its device.
+[[nodiscard]] trace::Value to_devices(const void* data, const Shape& shape,
+                                      const std::vector<int64_t>& byte_strides, const Layout& layout);
 // The value (computed, a leaf) to host memory, dense and row-major. Waits for it.
 void to_host(const trace::Value& value, void* to, size_t bytes);
 void wait_for(const trace::Node& leaf, uint32_t index);  // until the value is there

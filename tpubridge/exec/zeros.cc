@@ -6,6 +6,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/spread.h"
 #include "tpubridge/lower/table.h"
 #include "tpubridge/trace/graph.h"
 
@@ -56,7 +57,8 @@ bool put_first_zeros(int device, const std::vector<trace::Value>& roots) {
       bytes += found.back().first.shape().bytes();
     }
   for (Slot* s : began) s->has_begun();
-  if (found.empty() || !worth_it(graph, bytes)) return false;
+  // Over several devices they are made where they are needed, and lie there as what is made of them.
+  if (found.empty() || spreading_of(graph) || !worth_it(graph, bytes)) return false;
   try {
     for (const auto& [zeros, slot] : found) {
       put_zeros(zeros);

@@ -1,9 +1,12 @@
 // Ops that move elements: joining, turning, padding, repeating.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "tpubridge/hlo/control.h"
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
+#include "tpubridge/hlo/sharding.h"
 #include "tpubridge/lower/sorted.h"
 
 namespace tpubridge::lower {
@@ -129,6 +132,32 @@ void barrier(Context& c) {
   for (size_t i = 0; i < in.size(); ++i) c.result(hlo::select(yes, in[i], like(in[i], 0)), i);
 }
 
+// value, mesh, dimensions ("data,,data+model"). In a program that is not over that mesh it changes nothing.
+void constrain(Context& c) {
+  const hlo::Mesh* mesh = c.b.mesh("mesh");
+  std::string axes;
+  if (mesh)
+    for (const auto& [name, size] : mesh->axes)
+      axes.append(axes.empty() ? "" : ",").append(name).append("=").append(std::to_string(size));
+  if (!mesh || !c.text(1).starts_with(axes + "@")) return c.result(c.in(0));
+  hlo::Sharding sharding{.mesh = mesh->name, .dims = {{}}};
+  std::string name;
+  const auto end_of_name = [&] {
+    if (!name.empty()) sharding.dims.back().push_back(std::exchange(name, {}));
+  };
+  for (const char ch : c.text(2)) {
+    if (ch != ',' && ch != '+') {
+      name += ch;
+      continue;
+    }
+    end_of_name();
+    if (ch == ',') sharding.dims.emplace_back();
+  }
+  end_of_name();
+  if (c.in(0).rank() == 0) sharding.dims.clear();
+  c.result(hlo::sharding_constraint(c.in(0), sharding));
+}
+
 // Of the argument's shape; along other dimensions than it has the CPU gives torch's error.
 std::vector<Shape> along(const Call& c, const Dims& axes) {
   return are_axes(axes, static_cast<int64_t>(c.dims(0).size())) ? like_first(c) : std::vector<Shape>();
@@ -183,6 +212,7 @@ std::span<const Row> layout_rows() {
       {{"sort.stable"}, sort_stable},
       {{"topk"}, topk},
       {{"tpubridge::barrier"}, barrier},
+      {{"tpubridge::constrain"}, constrain},
   };
   return rows;
 }

@@ -62,7 +62,7 @@ class Lowering {
     }
     for (size_t i = 0; i < graph.leaves.size(); ++i) {
       const Shape& shape = graph.leaves[i].shape();
-      attrs[i].sharding = sharding(shape, i < partitions.split.size() && partitions.split[i]);
+      if (partitions.mesh) attrs[i].sharding = partitions.leaves[i];
       leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(shape, attrs[i]);
     }
     add_numbers(shared);
@@ -72,24 +72,19 @@ class Lowering {
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) lower_node(*graph_.nodes[i], i);
     std::vector<Value> results;
     std::vector<hlo::ResultAttrs> attrs;
-    for (const auto& r : graph_.roots) {
-      results.push_back(of(r));
-      if (partitions_.devices > 1) attrs.push_back({.sharding = sharding(r.shape(), false)});
+    for (size_t i = 0; i < graph_.roots.size(); ++i) {
+      results.push_back(of(graph_.roots[i]));
+      if (partitions_.mesh) attrs.push_back({.sharding = partitions_.results[i]});
     }
     return b_.finish(results, attrs);
   }
 
  private:
   static hlo::ModuleOptions module_options(const Partitions& p) {
-    if (p.devices == 1) return {};
-    return {.partitions = p.devices, .meshes = {{.name = "mesh", .axes = {{"batch", p.devices}}}}};
-  }
-
-  [[nodiscard]] std::optional<hlo::Sharding> sharding(const Shape& shape, bool split) const {
-    if (partitions_.devices == 1) return std::nullopt;
-    hlo::Sharding out{.mesh = "mesh", .dims = std::vector<std::vector<std::string>>(shape.dims.size())};
-    if (split) out.dims[0] = {"batch"};
-    return out;
+    if (!p.mesh) return {};
+    int64_t devices = 1;
+    for (const auto& [name, size] : p.mesh->axes) devices *= size;
+    return {.partitions = devices, .meshes = {*p.mesh}};
   }
 
   void add_numbers(const trace::SharedNumbers& shared) {
@@ -99,7 +94,9 @@ class Lowering {
       const int64_t n = count(graph_, shared, more, type);
       if (n == 0) continue;
       const Shape shape{type, {n}};
-      const Value pack = b_.parameter(shape, {.sharding = sharding(shape, false)});
+      hlo::ParameterAttrs everywhere;
+      if (partitions_.mesh) everywhere.sharding = hlo::Sharding{.mesh = partitions_.mesh->name, .dims = {{}}};
+      const Value pack = b_.parameter(shape, everywhere);
       int64_t at = 0;
       const auto next = [&] {
         const Value one = n == 1 ? pack : hlo::slice(pack, {at}, {at + 1});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tpubridge/base/shape.h"
+#include "tpubridge/hlo/sharding.h"
 #include "tpubridge/lower/platform.h"
 #include "tpubridge/trace/family.h"
 #include "tpubridge/trace/shared_numbers.h"
@@ -28,11 +29,11 @@ struct Donation {
   int64_t leaf = 0;                  // the program may use its memory,
   std::optional<int64_t> root = {};  // for this root where it is known which one takes its place
 };
-// One program over several devices, split by XLA (in Shardy's words): each has its part of the leaves that
-// are split along their first dimension, and all of the others, of the numbers and of the results.
+// One program over several devices, split by XLA (in Shardy's words). Numbers are on every device.
 struct Partitions {
-  int64_t devices = 1;
-  std::vector<bool> split = {};  // per leaf; empty: none
+  std::optional<hlo::Mesh> mesh = {};  // none: a program of one device
+  std::vector<hlo::Sharding> leaves = {};
+  std::vector<std::optional<hlo::Sharding>> results = {};  // where none is given, XLA chooses
 };
 [[nodiscard]] std::string program(const trace::Graph& graph, const std::vector<Donation>& donated,
                                   Platform platform = Platform::any, const Partitions& partitions = {},

@@ -22,12 +22,28 @@ std::optional<int64_t> batch_of(const std::vector<at::Tensor>& arguments) {
 
 exec::BufferData& data_of(const Value& v) { return static_cast<exec::BufferData&>(*v->data(v.index())); }
 
-// With what is split over the devices.
-exec::Mode mode_of(const pjrt::CompileOptions& options, const lower::Partitions& p) {
+constexpr const char* kMesh = "mesh";
+
+// Each device has its part of the leaves that are split along the batch, and all of the others and of the
+// results.
+lower::Partitions along_the_batch(const Graph& graph, const std::vector<bool>& split, int devices) {
+  lower::Partitions p{.mesh = hlo::Mesh{.name = kMesh, .axes = {{"batch", devices}}}};
+  const auto whole = [](const Shape& shape) {
+    return hlo::Sharding{.mesh = kMesh, .dims = std::vector<std::vector<std::string>>(shape.dims.size())};
+  };
+  for (size_t i = 0; i < graph.leaves.size(); ++i) {
+    p.leaves.push_back(whole(graph.leaves[i].shape()));
+    if (split[i]) p.leaves.back().dims[0] = {"batch"};
+  }
+  for (const auto& root : graph.roots) p.results.emplace_back(whole(root.shape()));
+  return p;
+}
+
+exec::Mode mode_of(const pjrt::CompileOptions& options, const std::vector<bool>& split) {
   exec::Mode mode = exec::this_mode(options);
-  std::string split;
-  for (const bool s : p.split) split += s ? '1' : '0';
-  mode.add("split", split);
+  std::string text;
+  for (const bool s : split) text += s ? '1' : '0';
+  mode.add("split", text);
   return mode;
 }
 
@@ -83,18 +99,18 @@ exec::Ready Partitioner::program(const Graph& graph, const std::vector<bool>& sp
       throw distributed_error("partition",
                               "a partitioned call computes on device " + std::to_string(r->device()),
                               "Everything it uses must be on the first device.");
-  const lower::Partitions p{.devices = devices_, .split = split};
   pjrt::CompileOptions options;
   options.num_partitions = devices_;
   options.use_spmd_partitioning = options.use_shardy = true;
   for (int i = 0; i < devices_; ++i) options.devices.push_back(exec::device(i).id());
-  const exec::Mode mode = mode_of(options, p);
+  const exec::Mode mode = mode_of(options, split);
   if (auto known = exec::compiling_afresh() ? nullptr : exec::find_structure(graph, mode))
     return {std::move(known)};
   std::vector<int64_t> donated = trace::private_leaves(graph);
   std::erase_if(donated, [&](int64_t i) { return split[static_cast<size_t>(i)]; });
   const auto platform = lower::platform_named(exec::client().platform_name());
-  const std::string text = lower::program(graph, exec::donations(graph, donated, 0), platform, p);
+  const std::string text = lower::program(graph, exec::donations(graph, donated, 0), platform,
+                                          along_the_batch(graph, split, devices_));
   return exec::program_over(text, options, mode, exec::structure_of(graph), std::move(donated));
 }
 
@@ -104,7 +120,8 @@ const Partitioner::Copies& Partitioner::copies_of(const std::shared_ptr<trace::D
   if (c.of.lock() == first && c.version == data.version) return c;
   c = {first, data.version, {}};
   for (int i = 1; i < devices_; ++i) {
-    exec::check_memory(i, data.buffer().shape().bytes(), "copying " + data.buffer().shape().str() + " between devices");
+    exec::check_memory(i, data.buffer().shape().bytes(),
+                       "copying " + data.buffer().shape().str() + " between devices");
     c.values.push_back(exec::leaf_of(data.buffer().copy_to(exec::device(i)), data.buffer().shape(), i));
   }
   const std::lock_guard lock(mutex_);

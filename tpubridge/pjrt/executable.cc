@@ -68,6 +68,15 @@ std::optional<Signature> Executable::signature() const {
   }
 }
 
+std::optional<std::vector<Tiling>> Executable::result_tilings() const {
+  try {
+    const Program program = optimized_program();
+    return hlo_result_tilings(program.code, program.format, num_partitions());
+  } catch (const UnsupportedError&) {
+    return std::nullopt;
+  }
+}
+
 std::string Executable::fingerprint() const {
   const auto args = ask(raw_, &PJRT_Api::PJRT_Executable_Fingerprint);
   return {args.executable_fingerprint, args.executable_fingerprint_size};

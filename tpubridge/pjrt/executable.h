@@ -11,6 +11,7 @@
 #include "tpubridge/base/shape.h"
 #include "tpubridge/capi/compile_options.h"
 #include "tpubridge/capi/signature.h"
+#include "tpubridge/capi/tiling.h"
 #include "tpubridge/capi/value.h"
 #include "tpubridge/pjrt/buffer.h"
 
@@ -36,6 +37,8 @@ class Executable {
   [[nodiscard]] ProgramMemory memory() const;
   [[nodiscard]] Program optimized_program() const;           // format "hlo_with_config" or "hlo"
   [[nodiscard]] std::optional<Signature> signature() const;  // empty where the plugin gives no program
+  // How each result lies on the devices of a partitioned program; empty where the plugin does not tell.
+  [[nodiscard]] std::optional<std::vector<Tiling>> result_tilings() const;
   [[nodiscard]] std::string fingerprint() const;
   [[nodiscard]] std::string serialize() const;
 

@@ -10,6 +10,7 @@
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/exec/spread.h"
 #include "tpubridge/lower/program.h"
 
 namespace tpubridge::step {
@@ -97,10 +98,14 @@ void Replay::pack_numbers() {
     if (!pack.buffers.empty() && pack.bytes == packs[i].bytes) continue;  // they are there already
     pack.bytes = std::move(packs[i].bytes);
     pack.buffers.clear();
+    const pjrt::HostArray array{pack.bytes.data(), packs[i].shape, {}};
+    if (r_.compiled->spreading) {
+      pack.buffers = exec::on_every_place(array, *r_.compiled->spreading->grid);
+      continue;
+    }
     const int devices = runner_ ? runner_->devices() : 1;
     for (int d = 0; d < devices; ++d)
-      pack.buffers.push_back(exec::client().to_device(pjrt::HostArray{pack.bytes.data(), packs[i].shape, {}},
-                                                      exec::device(r_.device + d)));
+      pack.buffers.push_back(exec::client().to_device(array, exec::device(r_.device + d)));
   }
   packed_ = true;
 }
@@ -136,18 +141,19 @@ int64_t Replay::find_thrown_away() {
 }
 
 void Replay::execute() {
+  const bool over = r_.compiled->spreading != nullptr;
   inputs_.clear();
   keep_.clear();
   for (size_t i = 0; i < r_.leaves; ++i) {
     Known& k = known_[i];
     if (!k.node) {  // an argument, or something of the host
       const Value& v = value_of(i);
-      inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
+      if (!over) inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
       if (donated_[i] && (!spare_[i] || v->references() > 1 || !exec::is_private(v->data(v.index()))))
         keep_.push_back(static_cast<int64_t>(i));
       continue;
     }
-    inputs_.push_back(&k.data->buffer());
+    if (!over) inputs_.push_back(&k.data->buffer());
     // What somebody else can still see must outlive the call.
     k.private_ =
         k.node->references() == 1 && k.owner.use_count() == 1 + static_cast<long>(k.data->remembered);
@@ -157,7 +163,9 @@ void Replay::execute() {
   const exec::Compiled& compiled = r_.compiled->best();
   auto run = [&] {
     exec::check_memory(r_.device, compiled.needs, "a compiled step");
-    outputs_ = runner_ ? execute_everywhere(compiled) : exec::execute(*compiled.program, inputs_, keep_);
+    outputs_ = runner_ ? execute_everywhere(compiled)
+               : over  ? execute_over(compiled)
+                       : exec::execute(*compiled.program, inputs_, keep_);
     exec::wait_where_it_may_fail(*r_.compiled, outputs_);
   };
   try {
@@ -181,46 +189,25 @@ void Replay::execute() {
   exec::count_execution(false);
 }
 
-std::vector<pjrt::Buffer> Replay::execute_everywhere(const exec::Compiled& compiled) {
-  std::vector<Runner::Input> leaves;
-  for (size_t i = 0; i < r_.leaves; ++i) {
-    if (r_.split[i])
-      leaves.push_back({nullptr, r_.sources[i].argument});
-    else if (known_[i].node)
-      leaves.push_back({known_[i].owner.lock()});
-    else
-      leaves.push_back({value_of(i)->data(value_of(i).index())});
-  }
-  std::vector<std::vector<const pjrt::Buffer*>> packs;
-  for (const auto& pack : packs_) {
-    auto& of_one = packs.emplace_back();
-    for (const auto& b : pack.buffers) of_one.push_back(&b);
-  }
-  return runner_->run(compiled, leaves, packs, keep_);
-}
-
-void Replay::keep_everywhere() {
-  std::vector<Runner::Kept> kept;
-  for (const auto& t : r_.targets)
-    if (t.kind == Target::Kind::captured && t.is_root && !t.storage.expired())
-      kept.push_back({t.from, t.identity->slot.value()});
-  runner_->keep(kept);
-}
-
 Value Replay::result(const Target& t) {
   if (!t.is_root) return value_of(t.from);
   Value& made = results_[t.from];
-  if (!made)
-    made = trace::Node::leaf(std::make_shared<exec::BufferData>(std::move(outputs_[t.from]), r_.device),
-                             r_.results[t.from], r_.device);
-  return made;
+  if (made) return made;
+  auto data = std::make_shared<exec::BufferData>(std::move(outputs_[t.from]), r_.device);
+  if (!rest_.empty()) data->set_spread(std::move(rest_[t.from]));
+  return made = trace::Node::leaf(std::move(data), r_.results[t.from], r_.device);
+}
+
+void Replay::replace(exec::BufferData& data, size_t root) {
+  data.replace(std::move(outputs_[root]));
+  if (!rest_.empty()) data.set_spread(std::move(rest_[root]));
 }
 
 // State that nobody else looks at gets the new buffer in the place of the old one.
 bool Replay::swap_in(const Target& t, Storage& s) {
   auto* held = uses_[t.from] == 1 ? own_buffer(s) : nullptr;
   if (!held || &held->as_it_is().shape() != &outputs_[t.from].shape()) return false;
-  held->replace(std::move(outputs_[t.from]));
+  replace(*held, t.from);
   return true;
 }
 
@@ -242,7 +229,7 @@ void Replay::put(const std::vector<at::Tensor>& arguments) {
     }
     Known& k = known_[in_place_[i].source];
     if (k.private_ && k.single && (passed.empty() || k.node->references() == 1)) {
-      k.data->replace(std::move(outputs_[in_place_[i].root]));
+      replace(*k.data, in_place_[i].root);
     } else {
       if (results_.empty()) results_.resize(r_.results.size());
       storages_[in_place_[i].source]->slot.set(result(r_.targets[in_place_targets_[i]]));
@@ -356,6 +343,7 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   out.reserve(r_.returned.size());
   for (const auto& g : r_.returned) out.push_back(make(g, arguments));
   outputs_.clear();
+  rest_.clear();
   fresh_.clear();
   for (size_t i : others_) values_[i] = Value();
   return out;

@@ -50,11 +50,14 @@ class Replay {
   [[nodiscard]] int64_t find_thrown_away();
   void execute();
   std::vector<pjrt::Buffer> execute_everywhere(const exec::Compiled& compiled);
+  std::vector<pjrt::Buffer> execute_over(const exec::Compiled& compiled);
+  [[nodiscard]] bool lies_as_compiled() const;
   void keep_everywhere();
   void put(const std::vector<at::Tensor>& arguments);
   void put_other(size_t target, const std::vector<at::Tensor>& arguments);
   [[nodiscard]] trace::Value result(const Target& t);
   bool swap_in(const Target& t, Storage& s);
+  void replace(exec::BufferData& data, size_t root);
   Storage* target_storage(size_t target, const std::vector<at::Tensor>& arguments);
   void make_fresh();
   void put_gradients(const std::vector<at::Tensor>& arguments);
@@ -124,6 +127,7 @@ class Replay {
   std::vector<std::pair<at::Generator, Draw>> drawn_;  // where generators will stand
   std::vector<Storage*> thrown_away_;                  // gradients that nobody else holds
   std::vector<pjrt::Buffer> outputs_;
+  std::vector<exec::Spread> rest_;  // of each, on other devices, where there is any
   std::vector<trace::Value> results_;  // per root, where made already
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;
 };

@@ -173,6 +173,8 @@ bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
     exec::materialise(r_.device, std::exchange(pending_, {}), "input of a compiled step");
   }
   pending_.clear();
+  if (why_not_.empty() && !lies_as_compiled())
+    why_not_ = "a tensor lies on other devices than when it was compiled";
   return why_not_.empty();
 }
 
