@@ -25,7 +25,7 @@ std::vector<HostTensor> reference(const std::string& name, const std::string& pr
   return out;
 }
 
-void expect_near(const HostTensor& got, const HostTensor& want) {
+void expect_as_in_python(const HostTensor& got, const HostTensor& want) {
   ASSERT_EQ(got.shape, want.shape) << want.name;
   const auto bytes = static_cast<size_t>(want.shape.bytes());
   if (want.shape.dtype != DType::f32) {
@@ -77,7 +77,7 @@ TEST_F(RunModel, ResultsAreThoseOfPython) {
       const bool place = std::isdigit(static_cast<unsigned char>(w.name[0])) != 0;
       const auto* g = got.find(w.name == "out" ? "out0" : place ? "out" + w.name : w.name);
       ASSERT_NE(g, nullptr) << name << ": " << w.name;
-      expect_near(*g, w);
+      expect_as_in_python(*g, w);
     }
   }
 }
@@ -92,7 +92,7 @@ TEST_F(RunModel, ArgumentsByPlaceAndAsArrays) {
     ASSERT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("then 2 runs"));
     EXPECT_THAT(ran.out, HasSubstr("out0"));
-    expect_near(read_npy(out), want[0]);
+    expect_as_in_python(read_npy(out), want[0]);
   }
 }
 
@@ -105,7 +105,7 @@ TEST_F(RunModel, AFolderGivesLogits) {
   const Ran ran = run({folder, "--in", file("in.safetensors", {tokens}), "--out", out, "--json"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   EXPECT_EQ(ran.json()["kind"], "gpt2");
-  expect_near(*read_tensors(out).find("logits"), *want.find("logits"));
+  expect_as_in_python(*read_tensors(out).find("logits"), *want.find("logits"));
 
   const auto far = tensor<int64_t>("input_ids", {DType::s64, {1, 2}}, {1, 100000});
   EXPECT_THAT(failed({folder, "--in", file("far.safetensors", {far})}), HasSubstr("does not have"));
