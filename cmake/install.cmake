@@ -35,7 +35,7 @@ if(TPUBRIDGE_TORCH)
   set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge)
   install(TARGETS tpubridge_tpubridge EXPORT tpubridge-device-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT tpubridge-device-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
-  install(TARGETS tpubridge-train tpubridge-demo tpubridge-bench tpubridge-generate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS tpubridge-train tpubridge-demo tpubridge-bench tpubridge-generate tpubridge-model RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(FILES cmake/torch-targets.cmake DESTINATION ${package_dir} RENAME tpubridge-torch.cmake)
 endif()
 # The same with the torch of this machine, and for a package without.

@@ -39,6 +39,9 @@ void add_generate_options(CLI::App& app, TextOptions& o) {
       ->check(CLI::IsMember({"file", "f32", "bf16", "f16"}));
   app.add_option("--device", o.device, "tpu (whatever plugin is found), or cpu: libtorch's own kernels")
       ->check(CLI::IsMember({"tpu", "cpu"}));
+  app.add_option("--repeat", o.repeat, "Do it N more times and tell how fast each was")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_flag("--json", o.json, "Print one JSON document instead of text (keys: docs/command.md)");
   app.footer(
       "Examples:\n"

@@ -17,6 +17,7 @@ struct TextOptions {
   int64_t tokens = 64, top_k = 0;
   bool greedy = false, json = false;
   double temperature = 0, top_p = 1, repetition_penalty = 1;
+  int64_t repeat = 0;
   uint64_t seed = 0;
   std::string type = "file", device = "tpu";
 };

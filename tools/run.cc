@@ -1,4 +1,5 @@
-// `tpubridge run`: compiles a StableHLO program, runs it, tells and saves what comes out.
+// `tpubridge run`: compiles a StableHLO program, runs it, tells and saves what comes out. Models of torch are
+// handed over to the program tpubridge-model beside this one.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -9,15 +10,18 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/commands.h"
+#include "tools/hand_over.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
 #include "tools/picture.h"
 #include "tools/program_file.h"
 #include "tools/run_inputs.h"
 #include "tools/run_report.h"
+#include "tools/run_target.h"
 #include "tools/session.h"
 #include "tools/untrusted.h"
 #include "tpubridge/base/tensor_file.h"
+#include "tpubridge/base/torch_file.h"
 #include "tpubridge/cache/programs.h"
 #include "tpubridge/plugin/discovery.h"
 
@@ -34,22 +38,6 @@ struct RunOptions {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// What would fail only after a long compile is looked at before it.
-void check_target(const std::string& file, std::initializer_list<std::string_view> endings) {
-  const Path path(file);
-  if (std::ranges::find(endings, path.extension().string()) == endings.end()) {
-    std::string known;
-    for (const auto e : endings) known += (known.empty() ? "" : " or ") + std::string(e);
-    throw ArgumentError(fmt::format("cannot write {}: the name must end in {}", file, known),
-                        {{"file", file}});
-  }
-  const Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
-  std::error_code failed;
-  if (!std::filesystem::is_directory(folder, failed))
-    throw file_error("write", path, failed ? failed.value() : ENOENT);
-  if (access(folder.c_str(), W_OK) != 0) throw file_error("write", path, errno);
 }
 
 int terminal_columns() {
@@ -217,6 +205,27 @@ int check(const RunOptions& options) {
   return kOk;
 }
 
+// Told by what is there, not by its name: an archive, or a folder with a configuration.
+bool is_model(const std::string& file) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(file, failed))
+    return std::filesystem::exists(Path(file) / "config.json", failed);
+  return is_zip(file);
+}
+
+int run_model(const RunOptions& o, const Invocation& call) {
+  for (const auto& [given, name] : {std::pair(o.inputs.random_seed.has_value(), "--random"),
+                                    {o.devices.has_value(), "--devices"},
+                                    {o.replicas.has_value(), "--replicas"},
+                                    {o.partitions.has_value(), "--partitions"},
+                                    {!o.show.empty(), "--show"},
+                                    {o.trusted, "--trusted"}})
+    if (given)
+      throw ArgumentError(fmt::format("{} is for StableHLO programs, and {} is a model", name, o.file),
+                          {{"file", o.file}}, "Leave it out.", Code::invalid_argument);
+  return hand_over(call, "tpubridge-model", "run models of torch");
+}
+
 int run(const RunOptions& options, bool json) {
   if (options.check) return check(options);
   check_options(options);
@@ -248,10 +257,15 @@ int run(const RunOptions& options, bool json) {
 
 void add_run(CLI::App& root, Invocation& call) {
   auto o = std::make_shared<RunOptions>();
-  CLI::App* app = root.add_subcommand("run", "Run a StableHLO program and tell what comes out");
-  app->add_option("FILE", o->file, "StableHLO: MLIR text, bytecode, or a file of jax.export")->required();
-  app->add_option("--in", o->inputs.files,
-                  "Arguments: .safetensors with arg0, arg1, …, or .npy files in their order")
+  CLI::App* app = root.add_subcommand("run", "Run a StableHLO program or a model and tell what comes out");
+  app->add_option("FILE", o->file,
+                  "StableHLO: MLIR text, bytecode, or a file of jax.export; a model of torch.export (.pt2), "
+                  "or a Hugging "
+                  "Face folder")
+      ->required();
+  app->add_option(
+         "--in", o->inputs.files,
+         "Arguments: .safetensors with arg0, arg1, … (or a model's own names), or .npy files in their order")
       ->type_name("FILE");
   app->add_option("--random", o->inputs.random_seed, "Fill arguments that no file gives with random numbers")
       ->type_name("SEED");
@@ -278,11 +292,14 @@ void add_run(CLI::App& root, Invocation& call) {
       "  tpubridge run examples/programs/mandelbrot.mlir --show ascii --repeat 10\n"
       "  tpubridge run model.mlir --random 0 --repeat 20\n"
       "  tpubridge run model.mlir --in x.npy weights.npy --out y.safetensors\n"
+      "  tpubridge run model.pt2 --in x.safetensors --out y.safetensors\n"
       "  tpubridge run sharded.mlir --in parts.safetensors --devices 4   (arg0.0 to arg0.3: one for each "
       "device)");
   app->callback([o, &call] {
     call.quiet = o->check;
-    call.body = [o, &call] { return run(*o, call.json); };
+    call.body = [o, &call] {
+      return !o->check && is_model(o->file) ? run_model(*o, call) : run(*o, call.json);
+    };
   });
 }
 

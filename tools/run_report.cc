@@ -56,11 +56,7 @@ ordered_json output_json(const HostTensor& tensor) {
 std::string timing_text(const RunReport& r) {
   std::string out = fmt::format("{} in {}, first run {}", r.from_disk ? "loaded from the cache" : "compiled",
                                 human_time(r.compile_s), human_time(r.first_run_s));
-  if (r.repeat_s.empty()) return out;
-  const Spread s = spread(r.repeat_s);
-  return out + fmt::format(", then {}: median {}, {} to {}",
-                           human_count(std::ssize(r.repeat_s), "run", "runs"),
-                           paint(human_time(s.median), Colour::bold), human_time(s.min), human_time(s.max));
+  return r.repeat_s.empty() ? out : out + ", " + repeat_text(r.repeat_s);
 }
 
 std::string place(const RunReport& r) {
@@ -80,6 +76,30 @@ Spread spread(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
+std::string outputs_text(const std::vector<HostTensor>& outputs) {
+  if (outputs.empty()) return "no outputs\n";
+  Table table({"output", "shape", "min", "max", "mean", "first", ""});
+  for (const HostTensor& t : outputs) add_row(table, t);
+  return table.str();
+}
+
+ordered_json outputs_json(const std::vector<HostTensor>& outputs) {
+  ordered_json out = ordered_json::array();
+  for (const HostTensor& t : outputs) out.push_back(output_json(t));
+  return out;
+}
+
+std::string repeat_text(const std::vector<double>& seconds) {
+  const Spread s = spread(seconds);
+  return fmt::format("then {}: median {}, {} to {}", human_count(std::ssize(seconds), "run", "runs"),
+                     paint(human_time(s.median), Colour::bold), human_time(s.min), human_time(s.max));
+}
+
+ordered_json repeat_json(const std::vector<double>& seconds) {
+  const Spread s = spread(seconds);
+  return {{"count", seconds.size()}, {"median_s", s.median}, {"min_s", s.min}, {"max_s", s.max}};
+}
+
 std::string to_text(const RunReport& r) {
   std::string out;
   for (const std::string& line : r.picture) out += line + "\n";
@@ -87,17 +107,12 @@ std::string to_text(const RunReport& r) {
   out += timing_text(r) + "\n";
   out += fmt::format("memory: arguments {}, outputs {}, temporaries {}\n", human_bytes(r.memory.arguments),
                      human_bytes(r.memory.outputs), human_bytes(r.memory.temporaries));
-  if (r.outputs.empty()) return out + "no outputs\n";
-  Table table({"output", "shape", "min", "max", "mean", "first", ""});
-  for (const HostTensor& t : r.outputs) add_row(table, t);
-  return out + table.str();
+  return out + outputs_text(r.outputs);
 }
 
 ordered_json to_json(const RunReport& r) {
-  const Spread s = spread(r.repeat_s);
-  ordered_json parameters = ordered_json::array(), outputs = ordered_json::array();
+  ordered_json parameters = ordered_json::array();
   for (const Shape& p : r.parameters) parameters.push_back(shape_json(p));
-  for (const HostTensor& t : r.outputs) outputs.push_back(output_json(t));
   ordered_json out = {
       {"file", r.file},
       {"plugin", r.plugin},
@@ -107,7 +122,7 @@ ordered_json to_json(const RunReport& r) {
       {"replicas", r.replicas},
       {"partitions", r.partitions},
       {"arguments", parameters},
-      {"outputs", outputs},
+      {"outputs", outputs_json(r.outputs)},
       {"memory",
        {{"arguments", r.memory.arguments},
         {"outputs", r.memory.outputs},
@@ -118,9 +133,7 @@ ordered_json to_json(const RunReport& r) {
       {"compile_s", r.compile_s},
       {"first_run_s", r.first_run_s},
   };
-  if (!r.repeat_s.empty())
-    out["repeat"] = {
-        {"count", r.repeat_s.size()}, {"median_s", s.median}, {"min_s", s.min}, {"max_s", s.max}};
+  if (!r.repeat_s.empty()) out["repeat"] = repeat_json(r.repeat_s);
   if (!r.saved_to.empty()) out["out"] = r.saved_to;
   if (!r.picture.empty()) out["picture"] = r.picture;
   if (!r.picture_file.empty()) out["picture_file"] = r.picture_file;

@@ -29,6 +29,12 @@ struct Spread {
 };
 [[nodiscard]] Spread spread(std::vector<double> values);
 
+// The parts that a model's report has, too.
+[[nodiscard]] std::string outputs_text(const std::vector<HostTensor>& outputs);
+[[nodiscard]] nlohmann::ordered_json outputs_json(const std::vector<HostTensor>& outputs);
+[[nodiscard]] std::string repeat_text(const std::vector<double>& seconds);
+[[nodiscard]] nlohmann::ordered_json repeat_json(const std::vector<double>& seconds);
+
 [[nodiscard]] std::string to_text(const RunReport& report);
 [[nodiscard]] nlohmann::ordered_json to_json(const RunReport& report);
 

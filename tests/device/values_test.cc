@@ -54,6 +54,32 @@ TEST(Nan, IsData) {
   EXPECT_TRUE(std::signbit(d[4].item<float>()));
 }
 
+TEST(TopK, OfLongRows) {
+  torch::manual_seed(3);
+  auto x = torch::randperm(3 * 5000).to(torch::kFloat).reshape({3, 5000}) - 7000;
+  x[0][17] = NAN;
+  x[1][4000] = -NAN;  // NaN is the largest, whatever its sign
+  x[1][20] = kInf;
+  x[2][7] = -kInf;
+  const auto d = x.to(tpu());
+  for (const int64_t k : {1, 40, 600, 700}) {
+    const auto [values, places] = d.topk(k);
+    const auto [want, at] = x.topk(k);
+    EXPECT_TRUE(torch::equal(places.cpu(), at)) << k;
+    EXPECT_TRUE(torch::allclose(values.cpu(), want, 0, 0, true)) << k;
+  }
+  const auto [least, places] = d.topk(5, -1, false);
+  EXPECT_TRUE(torch::equal(places.cpu(), std::get<1>(x.topk(5, -1, false))));
+  EXPECT_EQ(std::get<0>(d.topk(0)).sizes(), (std::vector<int64_t>{3, 0}));
+  // Of equal ones the first come first; ways into the values have gradients.
+  const auto equal = torch::ones({2000}, tpu()).requires_grad_();
+  const auto [ones, first] = equal.topk(3);
+  EXPECT_TRUE(torch::equal(first.cpu(), torch::arange(3)));
+  (ones * torch::tensor({1.0f, 2.0f, 3.0f}).to(tpu())).sum().backward();
+  EXPECT_EQ(equal.grad()[2].item<float>(), 3);
+  EXPECT_EQ(equal.grad().sum().item<float>(), 6);
+}
+
 TEST(Zero, OfAProductIsPositive) {
   for (const int64_t rows : {1, 2}) {
     const auto y = torch::zeros({rows, 3}, tpu()).mm(torch::ones({3, 4}, tpu()));

@@ -92,6 +92,56 @@ TEST(Generate, NothingIsComputedOnTheCpu) {
   EXPECT_EQ(tpubridge_cpu_fallback_count(), before);
 }
 
+TEST(Generate, ATextThatEndsEarlyNeedsNoMoreThanAStep) {
+  const Loaded with("llama");
+  const auto ids = generate(*with.model, with.tokenizer, "The", {.tokens = 40}).rows[0].ids;
+  for (const size_t at : {0UL, 1UL, 2UL, 7UL}) {
+    DecoderConfig config = with.model->config();
+    config.ends = {ids[at]};
+    const auto parameters = with.model->named_parameters();
+    const CausalLM same(config,
+                        [&](const std::string& name, at::IntArrayRef) { return parameters[name].detach(); });
+    const size_t first = static_cast<size_t>(std::ranges::find(ids, ids[at]) - ids.begin());
+    const auto out = generate(same, with.tokenizer, "The", {.tokens = 40});
+    EXPECT_EQ(out.rows[0].ids,
+              std::vector<int64_t>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first) + 1));
+  }
+}
+
+TEST(Generate, SampledTokensAreTheSameWithAndWithoutAudience) {
+  const Loaded with("qwen2");
+  const SamplingOptions s{
+      .temperature = 1.2, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.3, .seed = 4};
+  const auto ids = generate(*with.model, with.tokenizer, "The", {.tokens = 30, .sampling = s}).rows[0].ids;
+  std::string shown;
+  const auto again = generate(*with.model, with.tokenizer, "The",
+                              {.tokens = 30, .sampling = s, .show = [&](size_t, std::string_view t) {
+                                 torch::rand({2}, torch::Device("tpu"));  // other draws do not matter
+                                 shown += t;
+                               }});
+  EXPECT_EQ(again.rows[0].ids, ids);
+  EXPECT_EQ(again.rows[0].text, shown);
+}
+
+TEST(Generate, OtherNumbersCompileNothing) {
+  const Loaded with("qwen3");
+  const auto go = [&](const SamplingOptions& s) {
+    return generate(*with.model, with.tokenizer, "a b c", {.tokens = 12, .sampling = s}).rows[0].ids;
+  };
+  (void)go({.temperature = 1.5, .top_p = 0.9, .repetition_penalty = 1.2, .seed = 3});
+  const auto none = expect_no_compile();
+  (void)go({.temperature = 0.7, .top_p = 0.5, .repetition_penalty = 1.1, .seed = 12345678901234ULL});
+}
+
+TEST(Generate, APenaltyIsThatOfTheHost) {
+  const Loaded with("gpt2"), host("gpt2", "cpu");
+  for (const double penalty : {1.3, 0.7, 5.0}) {
+    const GenerateOptions options{.tokens = 20, .sampling = {.repetition_penalty = penalty}};
+    EXPECT_EQ(generate(*with.model, with.tokenizer, "The quick", options).rows[0].ids,
+              generate(*host.model, host.tokenizer, "The quick", options).rows[0].ids);
+  }
+}
+
 TEST(Generate, ASeedGivesTheSameTextAndAnotherAnother) {
   const Loaded with("llama");
   const auto text = [&](uint64_t seed) {
@@ -184,20 +234,6 @@ TEST(Generate, WhatMakesNoSenseIsNamed) {
   EXPECT_THAT(said("a", {.sampling = {.top_k = -2}}), HasSubstr("top_k"));
   EXPECT_THAT(said("a", {.sampling = {.repetition_penalty = 0}}), HasSubstr("repetition_penalty"));
   EXPECT_THAT(said("\xFF", {}), HasSubstr("UTF-8"));
-}
-
-TEST(Sampler, PenaltyAndTopP) {
-  const std::vector<float> logits = {2.0F, 1.9F, -5.0F};
-  EXPECT_EQ(Sampler({}, 0).next(logits, {}), 0);
-  EXPECT_EQ(Sampler({.repetition_penalty = 1.5}, 0).next(logits, std::vector<int64_t>{0}), 1);
-  Sampler sampler({.temperature = 1, .top_p = 0.9}, 0);
-  int ones = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const int64_t t = sampler.next(logits, {});
-    ASSERT_LT(t, 2);  // the third has a chance of less than a thousandth
-    ones += t == 1;
-  }
-  EXPECT_NEAR(ones / 1000.0, 1 / (1 + std::exp(0.1)), 0.05);
 }
 
 TEST(StopWords, BeginningsAreHeldBack) {

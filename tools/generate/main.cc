@@ -1,5 +1,7 @@
 // The program tpubridge-generate: what `tpubridge generate` runs. No torch here; its headers and fmt do not
 // agree.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +24,10 @@ int generate(const TextOptions& options) {
     return kOk;
   }
   if (streams) print("\n");
+  for (const auto& speed : document.value("repeats", nlohmann::json::array()))
+    print(fmt::format("again: first token after {:.3g} s, then {:.3g} tokens a second\n",
+                      speed["seconds_to_first_token"].get<double>(),
+                      speed["tokens_per_second"].get<double>()));
   for (const auto& row : document["texts"]) {
     if (streams) break;
     print("> " + row["prompt"].get<std::string>() + "\n" + row["text"].get<std::string>() + "\n\n");

@@ -15,6 +15,10 @@ std::optional<at::ScalarType> type_of(const std::string& name) {
   return std::nullopt;
 }
 
+nlohmann::ordered_json speed_of(const Generated& made) {
+  return {{"seconds_to_first_token", made.first_seconds}, {"tokens_per_second", made.tokens_per_second}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json generate_text(const TextOptions& o,
@@ -33,7 +37,7 @@ nlohmann::ordered_json generate_text(const TextOptions& o,
       if (row == 0) show(text);
     };
   const Generated made = generate(*model, tokenizer, o.prompts, options);
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array(), repeats = rows;
   for (size_t i = 0; i < made.rows.size(); ++i) {
     const GeneratedText& row = made.rows[i];
     rows.push_back({{"prompt", o.prompts[i]},
@@ -42,10 +46,14 @@ nlohmann::ordered_json generate_text(const TextOptions& o,
                     {"prompt_tokens", row.prompt_tokens},
                     {"ended_by", row.why}});
   }
-  return {{"texts", rows},
-          {"seconds_to_first_token", made.first_seconds},
-          {"tokens_per_second", made.tokens_per_second},
-          {"family", model->config().family}};
+  options.show = {};
+  for (int64_t i = 0; i < o.repeat; ++i)
+    repeats.push_back(speed_of(generate(*model, tokenizer, o.prompts, options)));
+  nlohmann::ordered_json out = {{"texts", rows}};
+  out.update(speed_of(made));
+  out["family"] = model->config().family;
+  if (o.repeat > 0) out["repeats"] = repeats;
+  return out;
 }
 
 }  // namespace tpubridge::tools

@@ -7,6 +7,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/tensor_io.h"
 #include "tpubridge/base/text.h"
+#include "tpubridge/base/torch_file.h"
 
 namespace tpubridge {
 namespace {
@@ -30,6 +31,7 @@ const HostTensor* TensorFile::find(std::string_view name) const {
 }
 
 TensorFile read_tensors(const Path& path, Load load) {
+  if (is_zip(path)) return read_torch(path);
   if (format_of(path) == Format::safetensors) return read_safetensors(path, load);
   TensorFile out;
   out.tensors.push_back(read_npy(path));

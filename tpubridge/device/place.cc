@@ -10,11 +10,14 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
 
 #include "tpubridge/device/torch.h"
 
 namespace tpubridge::device {
 namespace {
+
+constexpr int kFrames = 256;
 
 const void* library_of(const void* address) {
   Dl_info info;
@@ -27,11 +30,22 @@ std::string readable(const char* symbol) {
   return name ? name.get() : symbol;
 }
 
+// The optimizer whose step() the address is in, empty for most.
+std::string optimizer_at(const void* address) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_sname ||
+      !std::string_view(info.dli_sname).starts_with("_ZN5torch5optim"))
+    return {};
+  const std::string name = readable(info.dli_sname);
+  const size_t end = name.find("::step(");
+  return end == name.npos ? std::string() : name.substr(0, end);
+}
+
 // The callers, the innermost first, until `f` is done with them. Of each: where it is, and in what.
 template <class F>
 void each_caller(F f) {
-  std::array<void*, 256> frames;
-  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::array<void*, kFrames> frames;
+  const int n = backtrace(frames.data(), kFrames);
   for (int i = 0; i < n; ++i) {
     Dl_info info;
     const void* at = frames[static_cast<size_t>(i)];
@@ -60,14 +74,20 @@ std::string user_place() {
 }
 
 std::string optimizer_above() {
-  std::string found;
-  each_caller([&](const void*, const Dl_info& info) {
-    if (!info.dli_sname || !std::string_view(info.dli_sname).starts_with("_ZN5torch5optim")) return false;
-    const std::string name = readable(info.dli_sname);
-    found = name.substr(0, name.find("::step(") == name.npos ? 0 : name.find("::step("));
-    return !found.empty();
-  });
-  return found;
+  // Looking an address up takes a millisecond in a library as large as libtorch, and a call has the same ones
+  // for all of its ops.
+  static thread_local std::unordered_map<const void*, std::string> known;
+  constexpr size_t kMost = 4096;
+  if (known.size() > kMost) known.clear();
+  std::array<void*, kFrames> frames;
+  const int n = backtrace(frames.data(), kFrames);
+  for (int i = 0; i < n; ++i) {
+    const void* at = frames[static_cast<size_t>(i)];
+    auto it = known.find(at);
+    if (it == known.end()) it = known.emplace(at, optimizer_at(at)).first;
+    if (!it->second.empty()) return it->second;
+  }
+  return {};
 }
 
 }  // namespace tpubridge::device

@@ -1,12 +1,15 @@
 #include "tpubridge/models/sampling.h"
 
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <string>
-#include <unordered_set>
 
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/generator.h"
 
 namespace tpubridge {
 namespace {
@@ -17,13 +20,27 @@ void demand(bool holds, const char* name, double value, const char* must) {
                         Code::invalid_argument);
 }
 
-void penalise(std::vector<double>& scores, std::span<const int64_t> before, double penalty) {
-  const std::unordered_set<int64_t> tokens(before.begin(), before.end());
-  for (const int64_t t : tokens) {
-    if (t < 0 || t >= static_cast<int64_t>(scores.size())) continue;
-    double& s = scores[static_cast<size_t>(t)];
-    s = s < 0 ? s * penalty : s / penalty;
+at::Generator generator_of(at::Device device, uint64_t seed) {
+  at::Generator g =
+      device.is_cpu() ? at::detail::createCPUGenerator() : device::new_generator(device.index());
+  g.set_current_seed(seed);
+  return g;
+}
+
+// The fewest of the likeliest that have the chance `enough` together, and those equal to the last of them.
+// Sorting a vocabulary takes as long as the whole model on some devices. So the least chance among them is
+// searched for, bit by bit: floats that are not negative have the order of their bits.
+at::Tensor likeliest(const at::Tensor& chances, double enough) {
+  const at::Tensor bits = chances.view(at::kInt);
+  at::Tensor least = at::zeros({chances.size(0), 1}, bits.options());
+  at::Tensor step = at::full({}, 1 << 29, bits.options());  // 1.0 is 0x3f800000
+  for (int bit = 29; bit >= 0; --bit) {
+    const at::Tensor higher = least + step;
+    const at::Tensor sum = at::where(bits >= higher, chances, 0.0).sum(-1, true);
+    least = at::where(sum >= enough, higher, least);
+    step = step.bitwise_right_shift(1);
   }
+  return bits >= least;
 }
 
 }  // namespace
@@ -37,40 +54,45 @@ void check(const SamplingOptions& o) {
          o.repetition_penalty, "more than 0");
 }
 
-Sampler::Sampler(const SamplingOptions& options, uint64_t row) : options_(options) {
-  std::seed_seq seeds{static_cast<uint32_t>(options.seed), static_cast<uint32_t>(options.seed >> 32),
-                      static_cast<uint32_t>(row)};
-  random_.seed(seeds);
+Sampler::Sampler(const SamplingOptions& options, at::Device device, int64_t vocabulary,
+                 const std::vector<std::vector<int64_t>>& before)
+    : options_(options) {
+  check(options);
+  if (!options.greedy()) random_ = generator_of(device, options.seed);
+  if (options.repetition_penalty == 1) return;
+  seen_ = at::zeros({static_cast<int64_t>(before.size()), vocabulary}, at::kBool);
+  auto at_token = seen_.accessor<bool, 2>();
+  for (size_t r = 0; r < before.size(); ++r)
+    for (const int64_t token : before[r])
+      if (token >= 0 && token < vocabulary) at_token[static_cast<int64_t>(r)][token] = true;
+  seen_ = seen_.to(device);
 }
 
-int64_t Sampler::next(std::span<const float> logits, std::span<const int64_t> before) {
-  std::vector<double> scores(logits.begin(), logits.end());
-  if (options_.repetition_penalty != 1) penalise(scores, before, options_.repetition_penalty);
-  if (options_.greedy()) return std::ranges::max_element(scores) - scores.begin();
+at::Tensor Sampler::next(const at::Tensor& logits) const {
+  const at::Tensor scores = penalised(logits.to(at::kFloat));
+  const at::Tensor token = options_.greedy() ? scores.argmax(-1, true) : drawn(scores);
+  if (seen_.defined()) seen_.scatter_(1, token, true);
+  return token;
+}
 
-  // The best first; of equal ones the lower id, so that a seed means the same everywhere.
-  std::vector<int64_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto better = [&](int64_t a, int64_t b) {
-    const double x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  const size_t kept =
-      options_.top_k > 0 ? std::min<size_t>(order.size(), static_cast<size_t>(options_.top_k)) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), better);
-  order.resize(kept);
+at::Tensor Sampler::penalised(const at::Tensor& scores) const {
+  if (!seen_.defined()) return scores;
+  const double by = options_.repetition_penalty;
+  return at::where(seen_, at::where(scores < 0, scores * by, scores / by), scores);
+}
 
-  const double best = scores[static_cast<size_t>(order[0])];
-  std::vector<double> sums;  // of the chances so far
-  double sum = 0;
-  for (const int64_t t : order)
-    sums.push_back(sum += std::exp((scores[static_cast<size_t>(t)] - best) / options_.temperature));
-  const double enough = sum * options_.top_p;
-  const auto cut = std::ranges::find_if(sums, [&](double s) { return s >= enough; });
-  const auto last = cut == sums.end() ? sums.end() - 1 : cut;
-  const double at = std::generate_canonical<double, 53>(random_) * *last;
-  const auto chosen = std::upper_bound(sums.begin(), last, at);
-  return order[static_cast<size_t>(chosen - sums.begin())];
+at::Tensor Sampler::drawn(at::Tensor scores) const {
+  at::Tensor ids;  // of the scores, where these are no longer all
+  if (options_.top_k > 0 && options_.top_k < scores.size(-1))
+    std::tie(scores, ids) = at::topk(scores, options_.top_k);
+  // From the best one on, so that no temperature makes them too large for their type.
+  scores = (scores - scores.amax(-1, true)) / options_.temperature;
+  if (options_.top_p < 1)
+    scores = scores.masked_fill(~likeliest(at::softmax(scores, -1), options_.top_p),
+                                -std::numeric_limits<double>::infinity());
+  // The largest of scores with Gumbel's noise is drawn with the chances of a softmax.
+  const at::Tensor place = (scores - at::empty_like(scores).exponential_(1, random_).log()).argmax(-1, true);
+  return ids.defined() ? ids.gather(-1, place) : place;
 }
 
 }  // namespace tpubridge

@@ -1,9 +1,10 @@
-// Which token comes next, chosen on the host from the logits.
+// Which token comes next, chosen where the logits are: the host need not look at them.
 #pragma once
 
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
-#include <random>
-#include <span>
 #include <vector>
 
 namespace tpubridge {
@@ -23,14 +24,20 @@ void check(const SamplingOptions& options);
 
 class Sampler {
  public:
-  // The same seed gives the same tokens; a row of a batch has a stream of its own.
-  Sampler(const SamplingOptions& options, uint64_t row);
-  // `before`: all tokens of the text so far.
-  [[nodiscard]] int64_t next(std::span<const float> logits, std::span<const int64_t> before);
+  // The same seed gives the same tokens on one kind of device. `before`: the tokens of each row's text so
+  // far.
+  Sampler(const SamplingOptions& options, at::Device device, int64_t vocabulary,
+          const std::vector<std::vector<int64_t>>& before);
+  // Logits [batch, vocabulary] to tokens [batch, 1], which are remembered. May be part of a compiled step.
+  [[nodiscard]] at::Tensor next(const at::Tensor& logits) const;
 
  private:
+  [[nodiscard]] at::Tensor penalised(const at::Tensor& scores) const;
+  [[nodiscard]] at::Tensor drawn(at::Tensor scores) const;
+
   SamplingOptions options_;
-  std::mt19937_64 random_;
+  at::Generator random_;
+  at::Tensor seen_;  // [batch, vocabulary], where there is a penalty
 };
 
 }  // namespace tpubridge
