@@ -37,6 +37,12 @@ void add_generate_options(CLI::App& app, TextOptions& o) {
       ->take_all();
   app.add_option("--dtype", o.type, "What to compute in: as the file says, or f32, bf16, f16")
       ->check(CLI::IsMember({"file", "f32", "bf16", "f16"}));
+  auto* weights =
+      app.add_option("--weights", o.weights, "What weights are kept in: as --dtype says, or int8, int4")
+          ->check(CLI::IsMember({"file", "int8", "int4"}));
+  app.add_option("--group", o.group, "Of int8 and int4: how many numbers share a scale; 0: a whole row")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->needs(weights);
   app.add_option("--device", o.device, "tpu (whatever plugin is found), or cpu: libtorch's own kernels")
       ->check(CLI::IsMember({"tpu", "cpu"}));
   app.add_option("--repeat", o.repeat, "Do it N more times and tell how fast each was")

@@ -19,7 +19,8 @@ struct TextOptions {
   double temperature = 0, top_p = 1, repetition_penalty = 1;
   int64_t repeat = 0;
   uint64_t seed = 0;
-  std::string type = "file", device = "tpu";
+  std::string type = "file", device = "tpu", weights = "file";
+  int64_t group = 128;
 };
 
 void add_generate_options(CLI::App& app, TextOptions& options);

@@ -14,6 +14,7 @@
 #include "tpubridge/kernels/kernels.h"
 #include "tpubridge/load/load.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/quant/quantize.h"
 #include "tpubridge/step/checkpoint.h"
 #include "tpubridge/step/compile.h"
 

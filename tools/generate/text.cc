@@ -19,12 +19,19 @@ nlohmann::ordered_json speed_of(const Generated& made) {
   return {{"seconds_to_first_token", made.first_seconds}, {"tokens_per_second", made.tokens_per_second}};
 }
 
+std::optional<QuantizeOptions> quantizing(const TextOptions& o) {
+  if (o.weights == "file") return std::nullopt;
+  return QuantizeOptions{.weights = o.weights == "int8" ? QuantType::int8 : QuantType::int4,
+                         .group = o.group};
+}
+
 }  // namespace
 
 nlohmann::ordered_json generate_text(const TextOptions& o,
                                      const std::function<void(std::string_view)>& show) {
   const auto tokenizer = Tokenizer::of_file(Path(o.folder) / "tokenizer.json");
-  const auto model = CausalLM::of_folder(o.folder, {.device = at::Device(o.device), .type = type_of(o.type)});
+  const auto model = CausalLM::of_folder(
+      o.folder, {.device = at::Device(o.device), .type = type_of(o.type), .quantize = quantizing(o)});
   GenerateOptions options{.tokens = o.tokens,
                           .sampling = {.temperature = o.temperature,
                                        .top_k = o.top_k,

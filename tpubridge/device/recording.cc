@@ -5,6 +5,7 @@
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/place.h"
+#include "tpubridge/device/quantized.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/runtime.h"
@@ -44,6 +45,10 @@ RecordingScope::~RecordingScope() {
 }
 
 void Recording::touch(Storage& s) {
+  if (s.quantized) {  // has no value of its own
+    touch(*s.quantized->packed);
+    return touch(*s.quantized->scales);
+  }
   // What another thread left pending is computed before the call: a call's program is its own work.
   if (s.slot.value() && s.slot.value()->is_pending() && !places_.contains(&s))
     exec::materialise_only({s.slot.value()}, "input of a compiled step");

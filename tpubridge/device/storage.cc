@@ -1,8 +1,10 @@
 // Reading and writing through views.
 #include "tpubridge/device/storage.h"
 
+#include "tpubridge/base/errors.h"
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/dtype.h"
+#include "tpubridge/device/quantized.h"
 #include "tpubridge/device/recording.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/table.h"
@@ -150,8 +152,29 @@ Value read(const at::Tensor& t) {
   return read_held(t);
 }
 
+namespace {
+
+// What a weight of few bits stands for, in memory of the tensor's type.
+Value read_quantized(const Storage& s, const at::Tensor& t) {
+  const Shape shape = shape_of(t);
+  if (t.numel() == 0) return zeros(shape, t.device().index());
+  Value value = dequantized(*s.quantized, s.device().index());
+  if (value.shape().dtype == shape.dtype)
+    return same(*s.geometry, t) ? value : read_view(value, *s.geometry, t);
+  const int64_t n = count(s, shape.dtype);
+  return read_view(reinterpret(value, *s.geometry, shape.dtype, n), *flat(n), t);
+}
+
+[[noreturn]] void refuse_write() {
+  throw UnsupportedError("a quantised weight is frozen: it cannot be written to", {},
+                         "Train before quantize(), or give the parameter a tensor of its own (set_data).");
+}
+
+}  // namespace
+
 Value read_held(const at::Tensor& t) {
   Storage& s = storage_of(t);
+  if (s.quantized) return read_quantized(s, t);
   if (Recording* r = recording()) r->touch(s);
   const auto dtype = dtype_of(t.scalar_type());
   if (const Value& v = s.slot.value(); v && v.shape().dtype == dtype) {
@@ -173,6 +196,7 @@ void write(const at::Tensor& t, Value value) {
   exec::Lock lock(exec::mutex());
   if (t.numel() == 0) return;
   Storage& s = storage_of(t);
+  if (s.quantized) refuse_write();
   if (Recording* r = recording()) r->touch(s);
   const DType dtype = value.shape().dtype;
   TORCH_INTERNAL_ASSERT(
@@ -197,6 +221,7 @@ void write(const at::Tensor& t, Value value) {
 void resize_storage(Storage& s, size_t bytes) {
   exec::Lock lock(exec::mutex());
   if (bytes == s.nbytes()) return;
+  if (s.quantized) refuse_write();
   if (Recording* r = recording()) r->touch(s);
   if (s.slot.value()) {
     static const auto* row = internal("tpubridge::resize");

@@ -13,15 +13,20 @@
 
 namespace tpubridge::device {
 
+struct Quantized;  // quantized.h
+
 struct Storage final : c10::StorageImpl {
   using c10::StorageImpl::StorageImpl;
   // Called when only weak references are left: nobody can see the value any more.
   void release_resources() override {
     slot.clear();
+    quantized.reset();
     c10::StorageImpl::release_resources();
   }
   exec::Slot slot;                                  // empty: never written; reads as zeros
   std::shared_ptr<const trace::Geometry> geometry;  // of the value
+  // A weight of few bits: what a read gives is made of it anew each time, and there is no value.
+  std::shared_ptr<const Quantized> quantized = {};
 };
 
 [[nodiscard]] Storage& storage_of(const at::Tensor& tensor);

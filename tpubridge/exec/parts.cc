@@ -107,7 +107,7 @@ void BufferData::count_others() const {
   uncount_others();
   const auto add = [&](const Grid& grid, const std::vector<pjrt::Buffer>& others) {
     for (size_t i = 0; i < others.size(); ++i)
-      counted_.emplace_back(grid.devices[i + 1], others[i].shape().bytes());
+      counted_.emplace_back(grid.devices[i + 1], bytes_held(others[i]));
   };
   if (spread_) add(*spread_->layout.grid, spread_->others);
   if (copies_) add(*copies_->grid, copies_->others);

@@ -65,12 +65,19 @@ const pjrt::Device& device(int index) {
   return *all[static_cast<size_t>(index)];
 }
 
+// Numbers of less than a byte stand in a byte each on the host; how the device has them, it says.
+int64_t bytes_held(const pjrt::Buffer& b) {
+  const DType t = b.shape().dtype;
+  const bool narrow = t == DType::s4 || t == DType::u4 || t == DType::s2 || t == DType::u2;
+  return narrow ? b.device_bytes() : b.shape().bytes();
+}
+
 BufferData::BufferData(pjrt::Buffer b, int d, std::optional<Shape> exact)
     : device(d),
       buffer_(std::move(b)),
       exact_(std::move(exact)),
       other_(exact_ && *exact_ != buffer_.shape()) {
-  count(buffer_.shape().bytes());
+  count(bytes_held(buffer_));
   auto& all = all_buffers();
   const std::lock_guard lock(all.mutex);
   next_ = std::exchange(all.first, this);
@@ -95,7 +102,7 @@ void BufferData::mend(pjrt::Buffer by) {
     drop_others(), spread_.reset();
   buffer_ = std::move(by);
   other_.store(exact_ && *exact_ != buffer_.shape(), std::memory_order_release);
-  count(buffer_.shape().bytes());
+  count(bytes_held(buffer_));
 }
 
 void close_buffers() {

@@ -20,6 +20,8 @@ namespace tpubridge::exec {
 [[nodiscard]] const pjrt::Device& device(int index);
 [[nodiscard]] bool runs_in_this_process();  // on its threads, in its memory: the CPU plugin
 
+[[nodiscard]] int64_t bytes_held(const pjrt::Buffer& buffer);  // on its device
+
 // A value on the devices of a grid, beside the part that its first device has.
 struct Spread {
   Layout layout;

@@ -11,6 +11,11 @@ bool made_by(const Definition* d, std::string_view op) {
   return d && d->op.starts_with(dialect) && d->op.substr(dialect.size()) == op;
 }
 
+Value stands_for(Value v, Definition how) {
+  Op::define_anew(v, std::move(how));
+  return v;
+}
+
 bool is_zero(Value v) {
   const Definition* how = definition_of(v);
   if (made_by(how, "reshape") || made_by(how, "broadcast_in_dim")) return is_zero(how->operands[0]);

@@ -27,6 +27,10 @@ struct Definition {
 [[nodiscard]] bool made_by(const Definition* d, std::string_view op);  // "slice" for stablehlo.slice
 [[nodiscard]] bool is_zero(Value v);                                   // a constant of zeros, however shaped
 
+// Says of a value what it stands for, in the words of who lowers (an op of no dialect's): others may go on
+// from its operands instead.
+Value stands_for(Value v, Definition how);
+
 // The same elementwise op over other operands, with the same element type of its result.
 [[nodiscard]] Value once_more(Value result, List<Value> operands);
 

@@ -111,6 +111,10 @@ Value Op::defined(Value result, Definition how) {
   return result;
 }
 
+void Op::define_anew(Value v, Definition how) {
+  v.builder().s_->definitions.insert_or_assign(v.id(), std::move(how));
+}
+
 const Definition* Op::definition(Value v) {
   const auto& all = v.builder().s_->definitions;
   const auto it = all.find(v.id());

@@ -115,6 +115,7 @@ class Op {
   static const Function& adopt(Builder& b, Function f, std::string_view text, std::string_view aliases);
   // Writes down how a result was made.
   static Value defined(Value result, Definition how);
+  static void define_anew(Value v, Definition how);  // in the place of what was written down
   static const Definition* definition(Value v);
 
  private:

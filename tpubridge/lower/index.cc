@@ -5,6 +5,7 @@
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/quantized.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -19,7 +20,10 @@ Dims iota_dims(int64_t from, int64_t to) {
 }
 
 // weight, indices, …
-void embedding(Context& c) { c.result(take(c.in(0), c.in(1), 0)); }
+void embedding(Context& c) {
+  const auto weight = quantized_weight(c.in(0));
+  c.result(weight && !weight->turned ? rows_of(*weight, c.in(1)) : take(c.in(0), c.in(1), 0));
+}
 
 // grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
 void embedding_backward(Context& c) {

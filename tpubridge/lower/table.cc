@@ -13,6 +13,7 @@ const Table& table() {
   static const Table* rows = [] {
     auto* t = new Table;
     for (auto family : {view_rows(),
+                        quantized_rows(),
                         unary_rows(),
                         binary_rows(),
                         ternary_rows(),

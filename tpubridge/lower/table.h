@@ -55,6 +55,7 @@ struct Row : trace::Op {
 
 // The families; each is one file.
 [[nodiscard]] std::span<const Row> view_rows();
+[[nodiscard]] std::span<const Row> quantized_rows();
 [[nodiscard]] std::span<const Row> unary_rows();
 [[nodiscard]] std::span<const Row> binary_rows();
 [[nodiscard]] std::span<const Row> ternary_rows();

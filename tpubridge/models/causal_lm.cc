@@ -20,9 +20,14 @@ std::shared_ptr<CausalLM> CausalLM::of_folder(const Path& folder, const LoadMode
   }
   if (config.tied) weights.ignore("lm_head.weight");
   const at::NoGradGuard no_grad;
+  const bool turned = config.gpt2();
   auto model =
       std::make_shared<CausalLM>(std::move(config), [&](const std::string& name, at::IntArrayRef sizes) {
-        return weights.take(name, sizes, options.device, options.type);
+        const at::Tensor weight = weights.take(name, sizes, options.device, options.type);
+        // Positions are few, and added to everything.
+        if (!options.quantize || weight.dim() != 2 || name == "transformer.wpe.weight") return weight;
+        return quantize_weight(name, weight, *options.quantize, turned && name != "transformer.wte.weight")
+            .weight;
       });
   weights.finish();
   return model;
@@ -31,13 +36,16 @@ std::shared_ptr<CausalLM> CausalLM::of_folder(const Path& folder, const LoadMode
 CausalLM::CausalLM(DecoderConfig config, const Source& source)
     : torch::nn::Module("CausalLM"), config_(std::move(config)) {
   const std::vector<int64_t> table = {config_.vocabulary, config_.hidden};
-  embedding_ =
-      parameter(source, config_.gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight", table);
+  const std::string words = config_.gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight";
+  embedding_ = parameter(source, words, table);
+  weights_.push_back({words});
   if (config_.gpt2())
     add_gpt2_layers(source);
   else
     add_rope_layers(source);
-  if (!config_.tied) last_ = parameter(source, "lm_head.weight", table);
+  if (config_.tied) return;
+  last_ = parameter(source, "lm_head.weight", table);
+  weights_.push_back({"lm_head.weight"});
 }
 
 at::Tensor CausalLM::parameter(const Source& source, const std::string& name, std::vector<int64_t> sizes) {
@@ -50,13 +58,15 @@ at::Tensor CausalLM::parameter(const Source& source, const std::string& name, st
     const auto* known = children.find(word);
     at = known ? known->get() : at->register_module(word, std::make_shared<torch::nn::Module>(word)).get();
   }
-  return at->register_parameter(name.substr(from), source(name, sizes));
+  const at::Tensor weight = source(name, sizes);
+  return at->register_parameter(name.substr(from), weight, /*requires_grad=*/!is_quantized(weight));
 }
 
 CausalLM::Linear CausalLM::linear(const Source& source, const std::string& name, int64_t in, int64_t out,
                                   bool bias) {
   const bool turned = config_.gpt2();
   Linear l{parameter(source, name + ".weight", {turned ? in : out, turned ? out : in}), {}};
+  weights_.push_back({name + ".weight", turned});
   if (bias) l.bias = parameter(source, name + ".bias", {out});
   return l;
 }

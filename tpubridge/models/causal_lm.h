@@ -17,12 +17,15 @@
 #include <vector>
 
 #include "tpubridge/models/decoder_config.h"
+#include "tpubridge/quant/quantize.h"
 
 namespace tpubridge {
 
 struct LoadModelOptions {
   at::Device device = at::Device("tpu");
   std::optional<at::ScalarType> type = {};  // that of the file where it is not given
+  // Matrices become numbers of few bits as they are read: the device never holds the whole model before.
+  std::optional<QuantizeOptions> quantize = {};
 };
 
 // Keys and values of each layer, [batch, places, heads, width].
@@ -30,7 +33,7 @@ struct KeyValueCache {
   std::vector<at::Tensor> keys, values;
 };
 
-class CausalLM : public torch::nn::Module {
+class CausalLM : public torch::nn::Module, public HasLinearWeights {
  public:
   // Gives the weight of this name and size.
   using Source = std::function<at::Tensor(const std::string& name, at::IntArrayRef sizes)>;
@@ -49,6 +52,7 @@ class CausalLM : public torch::nn::Module {
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const;
   [[nodiscard]] KeyValueCache make_cache(int64_t batch, int64_t places) const;
 
+  [[nodiscard]] std::vector<LinearWeight> linear_weights() const override { return weights_; }
   [[nodiscard]] const DecoderConfig& config() const { return config_; }
   [[nodiscard]] at::Device device() const { return embedding_.device(); }
 
@@ -85,6 +89,7 @@ class CausalLM : public torch::nn::Module {
   Norm final_;
   std::vector<Layer> layers_;
   at::Tensor frequencies_, window_frequencies_;
+  std::vector<LinearWeight> weights_;  // what products and the embedding read
 };
 
 }  // namespace tpubridge

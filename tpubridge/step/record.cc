@@ -260,6 +260,9 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
     out.argument_storages.push_back(s ? weak(*s) : no_storage());
     out.argument_identities.push_back(s);
   }
+  for (const auto& a : arguments)
+    if (is_tpu(a) && storage_of(a).quantized)
+      binder.trouble("an argument is a quantised weight (capture it)");
   out.argument_varies.assign(arguments.size(), false);
   out.slot_varies.assign(gradients.all().size(), false);
   for (const auto& a : arguments)
