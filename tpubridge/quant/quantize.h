@@ -5,9 +5,10 @@
 //   std::cout << report.str();
 //   auto y = model->forward(x);   // as before; compiled steps and gradients of inputs, too
 //
-// The weights of torch::nn::Linear and torch::nn::Embedding, of CausalLM and of models of load() become whole
-// numbers with a scale for each group of inputs, symmetric around 0; a product makes the weight of them as it
-// goes. They are frozen: they require no gradient, and writing to one throws UnsupportedError.
+// The weights of torch::nn::Linear and torch::nn::Embedding and of CausalLM (of other models those that are
+// named) become whole numbers with a scale for each group of inputs, symmetric around 0; a product makes the
+// weight of them as it goes. They are frozen: they require no gradient, and writing to one throws
+// UnsupportedError.
 #pragma once
 
 #include <torch/nn/module.h>
