@@ -1,6 +1,11 @@
 // Random computations over tensors that lie in random ways, beside the same on the CPU.
+//
+//   TPUBRIDGE_FUZZ_SECONDS=3600 TPUBRIDGE_FUZZ_SEED=1000 test_mesh --gtest_filter=MeshFuzzForHours.*
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include "tests/device/check.h"
@@ -43,12 +48,36 @@ class Case {
     compare("at the end");
   }
 
+  // A compiled step that changes two of the tensors, called while they and its argument are laid out anew.
+  void run_step() {
+    const int kind = pick(3);
+    Tensor &a = tensors_[0].over, &b = tensors_[1].over;
+    const auto body = [kind](Tensor& u, Tensor& v, const Tensor& x) {
+      const Tensor y = torch::softmax(x.mm(v.t()), kind == 1 ? 0 : 1).mm(u) + x;
+      u.mul_(0.5).add_(y, kind == 2 ? 0.25 : 1);
+      if (kind != 0) v.copy_(torch::where(v > 0, v * 0.75, u.tanh()));
+      return y.sum(0);
+    };
+    auto step = compile([&](Tensor x) { return body(a, b, x); });
+    for (int i = 0; i < 14; ++i) {
+      if (pick(5) == 0) a.set_data(shard(a, *mesh_, split()));
+      if (pick(7) == 0) b.set_data(unshard(b));
+      if (pick(7) == 0) b.mul_(1.5), tensors_[1].cpu.mul_(1.5);
+      const Tensor x = torch::randn({8, 4}, torch::kDouble);
+      const Tensor want = body(tensors_[0].cpu, tensors_[1].cpu, x);
+      const Tensor got =
+          step(pick(4) == 0 ? x.to(mesh_->device()) : shard(x, *mesh_, pick(2) ? split() : Split{"a"}));
+      EXPECT_TRUE(torch::allclose(got.cpu(), want, 1e-9, 1e-9)) << "call " << i;
+      compare("after call " + std::to_string(i));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+
  private:
   int pick(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
   size_t some() { return static_cast<size_t>(pick(static_cast<int>(tensors_.size()))); }
 
   Split split() {
-    Split out;
     const bool two = mesh_->axes().size() == 2;
     switch (pick(two ? 6 : 3)) {
       case 0:
@@ -182,7 +211,30 @@ TEST_P(MeshFuzz, ValuesAreThoseOfTheCpu) {
     ASSERT_FALSE(HasFailure());
   }
 }
+TEST_P(MeshFuzz, StepsToo) {
+  for (int i = 0; i < 3; ++i) {
+    const int seed = GetParam() * 3 + i;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Case(static_cast<uint64_t>(seed), true).run_step();
+    ASSERT_FALSE(HasFailure());
+  }
+}
 INSTANTIATE_TEST_SUITE_P(Seeds, MeshFuzz, testing::Range(0, 6));
+
+TEST(MeshFuzzForHours, Cases) {
+  const char* seconds = std::getenv("TPUBRIDGE_FUZZ_SECONDS");
+  const char* first = std::getenv("TPUBRIDGE_FUZZ_SEED");
+  if (!seconds) GTEST_SKIP() << "TPUBRIDGE_FUZZ_SECONDS says how long";
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(std::atoi(seconds));
+  uint64_t seed = first ? std::strtoull(first, nullptr, 10) : 1000, cases = 0;
+  for (; std::chrono::steady_clock::now() < end; ++seed, ++cases) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Case(seed, seed % 2 == 0).run();
+    Case(seed, true).run_step();
+    ASSERT_FALSE(HasFailure());
+  }
+  std::printf("%lu cases\n", cases);
+}
 
 }  // namespace
 }  // namespace tpubridge
