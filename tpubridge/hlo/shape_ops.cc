@@ -119,6 +119,29 @@ Value concatenate(List<Value> operands, int64_t dim) {
   return Op(op, operands).number("dimension", dim, "i64").result(first.dtype(), dims);
 }
 
+// Negative padding as a slice. XLA's partitioner gives wrong values where it splits a dimension that is
+// padded by less than nothing.
+static Value cut_and_padded(Value x, Value fill, List<int64_t> low, List<int64_t> high,
+                            List<int64_t> interior) {
+  const size_t rank = rank_of(x);
+  std::vector<int64_t> more_low, more_high, start(rank, 0), end, left_low(rank, 0), left_high(rank, 0);
+  for (size_t i = 0; i < rank; ++i) {
+    more_low.push_back(std::max<int64_t>(low[i], 0));
+    more_high.push_back(std::max<int64_t>(high[i], 0));
+    end.push_back(x.dims()[i]);
+    const int64_t less_low = std::max<int64_t>(-low[i], 0), less_high = std::max<int64_t>(-high[i], 0);
+    const bool first = interior[i] == 0 && less_low + less_high <= end[i];  // what is cut is of x itself
+    (first ? start : left_low)[i] += less_low;
+    if (first)
+      end[i] -= less_high;
+    else
+      left_high[i] = less_high;
+  }
+  const Value larger = pad(slice(x, start, end), fill, more_low, more_high, interior);
+  for (size_t i = 0; i < rank; ++i) end[i] = larger.dims()[i] - left_high[i];
+  return slice(larger, left_low, end);
+}
+
 Value pad(Value x, Value fill, List<int64_t> low, List<int64_t> high, List<int64_t> interior) {
   static constexpr std::string_view op = "stablehlo.pad";
   check_array(op, x);
@@ -143,6 +166,10 @@ Value pad(Value x, Value fill, List<int64_t> low, List<int64_t> high, List<int64
            x);
     dims.push_back(size);
   }
+  const auto negative = [](int64_t p) { return p < 0; };
+  if (x.builder().partitions() > 1 &&
+      (std::any_of(low.begin(), low.end(), negative) || std::any_of(high.begin(), high.end(), negative)))
+    return cut_and_padded(x, fill, low, high, interior);
   return Op(op, {x, fill})
       .list("edge_padding_low", low)
       .list("edge_padding_high", high)
