@@ -212,8 +212,8 @@ TEST_P(MeshFuzz, ValuesAreThoseOfTheCpu) {
   }
 }
 TEST_P(MeshFuzz, StepsToo) {
-  for (int i = 0; i < 3; ++i) {
-    const int seed = GetParam() * 3 + i;
+  for (int i = 0; i < 2; ++i) {
+    const int seed = GetParam() * 2 + i;
     SCOPED_TRACE("seed " + std::to_string(seed));
     Case(static_cast<uint64_t>(seed), true).run_step();
     ASSERT_FALSE(HasFailure());
