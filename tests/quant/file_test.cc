@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <unistd.h>
+
 #include <random>
 
 #include "tpubridge/base/tensor_file.h"
@@ -26,7 +28,9 @@ torch::nn::Sequential small(uint64_t seed) {
 
 class Files : public testing::TestWithParam<QuantType> {
  protected:
-  Files() : path(Path(testing::TempDir()) / "quantized_test.safetensors") {}
+  // Tests run side by side.
+  Files()
+      : path(Path(testing::TempDir()) / ("quantized_test_" + std::to_string(getpid()) + ".safetensors")) {}
   ~Files() override { std::filesystem::remove(path); }
   [[nodiscard]] QuantizeOptions options() const { return {.weights = GetParam(), .group = 8}; }
   Path path;
@@ -101,7 +105,7 @@ TEST_P(Files, DamagedOnesAreRefusedInWords) {
     try {
       load_quantized(*into, path);
     } catch (const FileError& e) {
-      EXPECT_THAT(e.what(), HasSubstr("quantized_test.safetensors"));
+      EXPECT_THAT(e.what(), HasSubstr("quantized_test_"));
       ++refused;
     }
   }
