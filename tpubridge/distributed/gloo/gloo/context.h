@@ -1,0 +1,16 @@
+// torch/csrc/distributed/c10d/ProcessGroupGloo.hpp includes this file of gloo, which the wheel does not
+// bring. Of what stands in it that header needs no more than this.
+#pragma once
+
+#include <chrono>
+
+namespace gloo {
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+namespace transport {
+class Device;
+class UnboundBuffer;
+}  // namespace transport
+}  // namespace gloo
