@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Packs the build as a tarball and as a Debian package, unpacks both elsewhere and uses them with an empty environment."""
 import argparse
+import gzip
 import json
 import os
 import pathlib
@@ -117,6 +118,11 @@ def main():
         assert re.search(r"^Depends: .*libc6 .*libfmt", fields, re.M), fields
         call("dpkg-deb", "-x", package, work / "deb/root")
         check_libraries(work / "deb/root/usr", False, str(build))
+        shared = work / "deb/root/usr/share"
+        assert "tpubridge (" + given.version + ")" in gzip.open(shared / "doc/tpubridge/changelog.gz", "rt").read()
+        assert "has chosen no licence yet" in (shared / "doc/tpubridge/copyright").read_text()
+        for program in (work / "deb/root/usr/bin").iterdir():
+            assert ".SH NAME" in gzip.open(shared / f"man/man1/{program.name}.1.gz", "rt").read()
         check_programs(work / "deb/root/usr", given.version, given.torch)
     else:
         print("no dpkg-dev here: the Debian package was left out")
