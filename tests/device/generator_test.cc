@@ -22,6 +22,13 @@ const std::vector<std::pair<const char*, Draw>>& draws() {
       {"randperm", [](G g) { return torch::randperm(50, g, whole); }},
       {"normal", [](G g) { return torch::normal(2, 3, {50}, g, f); }},
       {"normal of tensors", [](G g) { return at::normal(torch::zeros({50}, f), torch::ones({50}, f), g); }},
+      {"normal around a tensor", [](G g) { return at::normal(torch::zeros({50}, f), 2., g); }},
+      {"normal as wide as a tensor", [](G g) { return at::normal(3., torch::ones({50}, f), g); }},
+      {"one of multinomial",
+       [](G g) {
+         return torch::multinomial(torch::ones({50, 40}, f), 1, false, g);
+       }},
+      {"rrelu", [](G g) { return torch::rrelu(torch::full({50}, -1., f), 0.1, 0.9, true, g); }},
       {"bernoulli", [](G g) { return torch::bernoulli(torch::full({50}, 0.4, f), g); }},
       {"multinomial", [](G g) { return torch::multinomial(torch::ones({50}, f), 20, false, g); }},
       {"multinomial with replacement",

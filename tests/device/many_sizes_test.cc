@@ -55,15 +55,14 @@ const std::vector<SizedCase>& sized_cases() {
       {"grown twice",
        [](const SizedArgs& a) {
          return torch::cat({a.x.tanh(), a.w, a.x}).cumsum(1);
-       },
-       false},
+       }},
       {"mean and more", [](const SizedArgs& a) { return (a.x - a.x.mean(0)) / (a.x.var(0) + 1); }},
       {"rows", [](const SizedArgs& a) { return a.w.index({a.i}) * a.x; }},
       {"embedding", [](const SizedArgs& a) { return torch::embedding(a.w, a.i).sum(0); }},
       {"loss", [](const SizedArgs& a) { return torch::nll_loss(a.x.log_softmax(1), a.i); }},
-      {"classes", [](const SizedArgs& a) { return torch::one_hot(a.i, kTall) * a.x; }, false},
+      {"classes", [](const SizedArgs& a) { return torch::one_hot(a.i, kTall) * a.x; }},
       {"extremes",
-       [](const SizedArgs& a) { return a.x.amax(0) + a.x.amin(0) + std::get<0>(a.x.max(1)).sum(); }, false},
+       [](const SizedArgs& a) { return a.x.amax(0) + a.x.amin(0) + std::get<0>(a.x.max(1)).sum(); }},
       {"chosen",
        [](const SizedArgs& a) { return torch::where(a.x > 0, a.x, a.x * 0.1).masked_fill(a.x > 1, 3); }},
       {"places",
@@ -73,9 +72,9 @@ const std::vector<SizedCase>& sized_cases() {
        [](const SizedArgs& a) {
          return a.x.t().contiguous().view({2, 2, -1}).transpose(0, 2).sum(1);
        }},
-      {"flat", [](const SizedArgs& a) { return a.x.reshape({-1}).sin(); }, false},
+      {"flat", [](const SizedArgs& a) { return a.x.reshape({-1}).sin(); }},
       {"pairs", [](const SizedArgs& a) { return (a.x.unsqueeze(0) - a.x.unsqueeze(1)).square().sum(-1); }},
-      {"last row", [](const SizedArgs& a) { return a.x.index({-1}) * 2 + a.x[0]; }, false},
+      {"last row", [](const SizedArgs& a) { return a.x.index({-1}) * 2 + a.x[0]; }},
       {"beginning",
        [](const SizedArgs& a) {
          return torch::arange(64, a.x.options()).index({Slice(0, a.x.size(0))}).unsqueeze(1) * a.x;

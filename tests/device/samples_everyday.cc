@@ -69,6 +69,27 @@ Sample unpooled(bool channels_last, int64_t window, int64_t stride) {
           1};
 }
 
+template <size_t N>
+Sample fractional(std::string row, std::vector<int64_t> sizes, std::vector<int64_t> window,
+                  std::vector<int64_t> size) {
+  return {std::move(row),
+          [=](const Tensors& t) -> Tensors {
+            const auto samples = t[1].detach();  // of them there is no gradient
+            const auto [v, i] = N == 2 ? torch::fractional_max_pool2d(t[0], window, size, samples)
+                                       : torch::fractional_max_pool3d(t[0], window, size, samples);
+            return {v * v, i};
+          },
+          [=](torch::Dtype d) {
+            const bool batched = sizes.size() == N + 2;
+            return Tensors{
+                different(sizes, d),
+                torch::rand({batched ? sizes[0] : 1, sizes[batched ? 1 : 0], static_cast<int64_t>(N)}, d)};
+          },
+          "fd",
+          true,
+          1};
+}
+
 }  // namespace
 
 std::vector<Sample> everyday_samples() {
@@ -107,6 +128,48 @@ std::vector<Sample> everyday_samples() {
       REPEATED("isin.Tensor_Tensor", isin(t[0], t[1])),
       REPEATED("isin.Tensor_Tensor", isin(t[0], t[1].slice(0, 0, 2), false, true)),
       REPEATED("isin.Tensor_Scalar", isin(t[0], 1)),
+      REPEATED("searchsorted.Scalar", searchsorted(std::get<0>(t[1].sort()), 1)
+                                          COMMA searchsorted(std::get<0>(t[1].sort()), 1.5, true, true)),
+      REPEATED("bucketize.Scalar", bucketize(2, std::get<0>(t[1].sort()))
+                                       COMMA bucketize(0.5, std::get<0>(t[1].sort()), false, true)),
+      REPEATED("isin.Scalar_Tensor", isin(1, t[1]) COMMA isin(7, t[0], false, true)),
+      REPEATED("remainder.Scalar_Tensor", remainder(7, t[0] - 5) COMMA remainder(-2.5, t[0] + 1), "fdbi"),
+      REPEATED("gcd", gcd(t[0] * 12 - 6, t[0].flip(1) * 9) COMMA gcd(t[0], t[1].sum()), "i"),
+      REPEATED("lcm", lcm(t[0] * 12 - 6, t[0].flip(1) * 9) COMMA lcm(t[0], t[1].sum()), "i"),
+      REPEATED("tril_indices", torch::tril_indices(4, 5, 1, t[0].options().dtype(kLong))
+                                   COMMA torch::tril_indices(5, 3, -2, t[0].options().dtype(kInt))
+                                       COMMA torch::tril_indices(0, 3, 0, t[0].options().dtype(kLong))),
+      REPEATED("triu_indices", torch::triu_indices(4, 5, 1, t[0].options().dtype(kLong))
+                                   COMMA torch::triu_indices(5, 3, -2, t[0].options().dtype(kInt))
+                                       COMMA torch::triu_indices(3, 3, 9, t[0].options().dtype(kLong))),
+      INDEXED("scatter.reduce",
+              t[0].scatter(1, t[1], t[2], "add") COMMA t[0].scatter(1, t[1], t[2], "multiply"), {4, 5},
+              {4, 3}, 5, {4, 4}, "fdi", false),
+      INDEXED("scatter.value_reduce",
+              t[0].scatter(0, t[1], 3, "add") COMMA t[0].scatter(0, t[1], 2, "multiply"), {4, 5}, {3, 5}, 4,
+              {}, "fdi", false),
+      SAMPLE("norm.ScalarOpt_dim_dtype",
+             norm(t[0], 2, IntArrayRef{1}, true, kDouble)
+                 COMMA norm(t[0], std::nullopt, IntArrayRef{0}, false, kDouble),
+             (Sizes{{3, 4}}), "fd"),
+      SAMPLE("special_modified_bessel_i0", special_modified_bessel_i0(t[0] * 5), (Sizes{{4, 5}}), "fd", 4,
+             false),
+      SAMPLE("special_modified_bessel_i1", special_modified_bessel_i1(t[0] * 5), (Sizes{{4, 5}}), "fd", 4,
+             false),
+      SAMPLE("addcmul", addcmul(t[0], t[1] * 1e20, t[0] * 1e20, 1e-30), (Sizes{{4, 5}, {4, 5}}), "f"),
+      SAMPLE("addcmul", addcmul(t[0], t[1], t[0], 3) COMMA addcmul(t[0], t[1], t[0], -100),
+             (Sizes{{4, 5}, {5}}), "fhi", 8),
+      {"_ctc_loss.Tensor",
+       [](const Tensors& t) -> Tensors {
+         return {ctc_loss(t[0].log_softmax(-1), t[1], {7, 5, 6}, {3, 1, 2}, 0, 0)};
+       },
+       [](torch::Dtype d) {
+         return Tensors{make({7, 3, 5}, d), places({3, 3}, 4) + 1};
+       },
+       "fd", true, 4},
+      fractional<2>("fractional_max_pool2d", {2, 3, 9, 8}, {2, 3}, {4, 3}),
+      fractional<2>("fractional_max_pool2d", {3, 5, 5}, {2, 2}, {1, 4}),
+      fractional<3>("fractional_max_pool3d", {2, 2, 6, 5, 7}, {2, 1, 3}, {3, 4, 2}),
       SAMPLE("linspace.out", torch::linspace(-1, 4, 7, t[0].options()), Sizes{{1}}, "fdb", 1, false),
       SAMPLE("linspace.out", torch::linspace(3, -5, 12, t[0].options()), Sizes{{1}}, "fi", 1, false),
       SAMPLE("linspace.out", torch::linspace(2, 9, 1, t[0].options()), Sizes{{1}}, "fi", 1, false),

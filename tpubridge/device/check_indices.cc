@@ -33,6 +33,8 @@ constexpr IndexRule kRules[] = {
     {"_embedding_bag_forward_only", Form::rows, 0, 1},
     {"nll_loss_forward", Form::targets, 0, 1, 4},
     {"nll_loss2d_forward", Form::targets, 0, 1, 4},
+    {"multinomial", Form::rows},
+    {"poisson", Form::rows},
 };
 
 std::atomic<bool>& mode() {
@@ -83,6 +85,18 @@ void check_targets(const c10::OperatorHandle& op, const at::Tensor& scores, cons
   check(op, target.masked_fill(target == ignored, 0), dim, scores.size(dim), /*negative=*/false);
 }
 
+// What is drawn by them: where one is no such number the CPU has the words.
+void check_weights(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
+  const at::Tensor& weights = args[0].toTensor();
+  if (!is_tpu(weights) || weights.dim() == 0 || weights.numel() == 0 || !weights.is_floating_point()) return;
+  at::Tensor wrong = weights.ge(0).logical_and(weights.isfinite()).logical_not();
+  const bool shares = args.size() > 2;
+  if (shares) wrong = wrong.logical_or(weights.sum(-1, true).le(0));
+  if (!wrong.any().item<bool>()) return;
+  torch::jit::Stack stack(args.begin(), args.end());
+  at::native::cpu_fallback(op, &stack);
+}
+
 }  // namespace
 
 const IndexRule* index_rule(std::string_view row) {
@@ -99,6 +113,7 @@ void check_indices(const c10::OperatorHandle& op, const IndexRule& rule, c10::Ar
   if (rule.form == Form::list) return check_list(op, args[rule.source].toTensor(), index);
   if (rule.form == Form::targets)
     return check_targets(op, args[rule.source].toTensor(), index.toTensor(), args[rule.dim].toInt());
+  if (rule.op == "multinomial" || rule.op == "poisson") return check_weights(op, args);
   if (rule.form == Form::rows) {
     const int64_t rows = rule.source_is_size                  ? args[rule.source].toInt()
                          : args[rule.source].toTensor().dim() ? args[rule.source].toTensor().size(0)

@@ -1,7 +1,10 @@
 // The device as libtorch's generic code sees it: its name, the current device, the (one) stream, hooks.
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <atomic>
+
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/hand_over.h"
 #include "tpubridge/device/pinned.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
@@ -15,6 +18,7 @@ using c10::DeviceIndex;
 constexpr auto kTpu = c10::DeviceType::PrivateUse1;
 
 thread_local DeviceIndex current = 0;
+std::atomic<HandOver> taker{nullptr};
 
 DeviceIndex count_devices() noexcept {
   try {
@@ -53,7 +57,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream& s) const override { synchronizeDevice(s.device_index()); }
   void synchronizeEvent(void*) const override { synchronizeDevice(current); }
-  void synchronizeDevice(const DeviceIndex d) const override { exec::materialise(d, {}, "synchronize"); }
+  void synchronizeDevice(const DeviceIndex d) const override {
+    handing_over([&] { exec::materialise(d, {}, "synchronize"); });
+  }
   DeviceIndex deviceCount() const noexcept override { return count_devices(); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
@@ -90,6 +96,11 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+void set_hand_over(HandOver function) { taker = function; }
+void hand_over(const Error& e) {
+  if (const HandOver to = taker) to(e);
+}
 
 Device resolve(std::optional<Device> device) {
   TORCH_CHECK(!device || is_tpu(*device), "expected a tpu device, got ", *device);

@@ -2,6 +2,7 @@
 #include "tpubridge/device/kernels.h"
 
 #include "tpubridge/device/dtype.h"
+#include "tpubridge/device/hand_over.h"
 #include "tpubridge/device/storage.h"
 #include "tpubridge/exec/materialise.h"
 
@@ -124,26 +125,26 @@ at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_efficientzerotensor", TORCH_FN(zero_gradient));
+  m.impl("_efficientzerotensor", TORCH_FN((Told<&zero_gradient>::call)));
   m.impl("channel_shuffle", TORCH_FN(channel_shuffle));
-  m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("resize_", TORCH_FN(resize_));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage_));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset_));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor_));
-  m.impl("set_", TORCH_FN(set_));
-  m.impl("equal", TORCH_FN(equal));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+  m.impl("empty.memory_format", TORCH_FN((Told<&empty_memory_format>::call)));
+  m.impl("empty_strided", TORCH_FN((Told<&empty_strided>::call)));
+  m.impl("resize_", TORCH_FN((Told<&resize_>::call)));
+  m.impl("set_.source_Storage", TORCH_FN((Told<&set_storage_>::call)));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN((Told<&set_storage_offset_>::call)));
+  m.impl("set_.source_Tensor", TORCH_FN((Told<&set_tensor_>::call)));
+  m.impl("set_", TORCH_FN((Told<&set_>::call)));
+  m.impl("equal", TORCH_FN((Told<&equal>::call)));
+  m.impl("_local_scalar_dense", TORCH_FN((Told<&local_scalar>::call)));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
-  m.impl("copy_", TORCH_FN(copy_));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("copy_", TORCH_FN((Told<&copy_>::call)));
+  m.impl("_copy_from", TORCH_FN((Told<&copy_from>::call)));
+  m.impl("_copy_from_and_resize", TORCH_FN((Told<&copy_from_and_resize>::call)));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -1,5 +1,6 @@
 // Registers the boxed kernel for every aten op that needs one, when the library is loaded.
 #include "tpubridge/device/fallback.h"
+#include "tpubridge/device/hand_over.h"
 #include "tpubridge/device/kernels.h"
 #include "tpubridge/device/ops.h"
 #include "tpubridge/exec/materialise.h"
@@ -48,7 +49,18 @@ bool has_explicit_kernel(std::string_view op) {
       "view_as_complex",
       "_linalg_det",
       "_linalg_slogdet",
-      "_linalg_solve_ex"};
+      "_linalg_solve_ex",
+      "nonzero",
+      "masked_select",
+      "_unique2",
+      "_unique",
+      "unique_dim",
+      "unique_dim_consecutive",
+      "unique_consecutive",
+      "repeat_interleave.Tensor",
+      "bincount",
+      "rrelu_with_noise",
+      "rrelu_with_noise_"};
   return names.count(op) > 0;
 }
 
@@ -106,7 +118,9 @@ const bool deterministic_mode_is_followed = [] {
 }();
 
 // Ops of other namespaces.
-void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { fall_back(op, stack); }
+void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  handing_over([&] { fall_back(op, stack); });
+}
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
 }

@@ -1,11 +1,18 @@
 // Reading and writing through views.
 #include "tpubridge/device/storage.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <atomic>
+
 #include "tpubridge/base/errors.h"
+#include "tpubridge/device/addresses.h"
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/quantized.h"
 #include "tpubridge/device/recording.h"
+#include "tpubridge/exec/ledger.h"
+#include "tpubridge/exec/opener.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/lower/table.h"
 
@@ -92,19 +99,34 @@ Value write_view(const Value& base, const Geometry& in, Value part, const Geomet
                     shape.dtype);
 }
 
-c10::Allocator* null_allocator() {
-  // Device memory is the plugin's: a storage has a size and no pointer.
-  struct Null final : c10::Allocator {
-    c10::DataPtr allocate(size_t) override {
-      const auto index = c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getDevice().index();
-      return {nullptr, nullptr, &c10::detail::deleteNothing,
-              c10::Device(c10::DeviceType::PrivateUse1, index)};
+// Device memory is the plugin's: a storage has a size and no pointer, and nothing is held back.
+struct NullAllocator final : c10::DeviceAllocator {
+  using Stats = c10::CachingDeviceAllocator::DeviceStats;
+  c10::DataPtr allocate(size_t) override {
+    const auto index = c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getDevice().index();
+    return {nullptr, nullptr, &c10::detail::deleteNothing, c10::Device(c10::DeviceType::PrivateUse1, index)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
+  void copy_data(void*, const void*, std::size_t) const override {}
+  bool initialized() override { return exec::client_is_open(); }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  Stats getDeviceStats(c10::DeviceIndex device) override {
+    const DeviceMemory m = device_memory(device);
+    Stats stats;
+    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes}) {
+      (*bytes)[0].current = m.live;
+      (*bytes)[0].peak = m.peak;
     }
-    c10::DeleterFnPtr raw_deleter() const override { return &c10::detail::deleteNothing; }
-    void copy_data(void*, const void*, std::size_t) const override {}
-  };
-  static Null allocator;
-  return &allocator;
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex device) override { reset_peak_memory(device); }
+};
+
+c10::Allocator* null_allocator() {
+  static auto* allocator = new NullAllocator;  // tensors with static storage die after it would
+  return allocator;
 }
 
 [[noreturn]] void refuse_address(c10::StorageImpl*) {
@@ -125,9 +147,22 @@ void refuse_addresses(S& s) {
 }
 
 // Not null, or libtorch would say that the tensor "is not allocated yet"; no process has memory there.
-void* nowhere() { return reinterpret_cast<void*>(uintptr_t{0xff} << 48); }
+constexpr uintptr_t kNowhere = uintptr_t{0xff} << 48;
+std::atomic<uintptr_t> next_address{0};  // 0: none are given
+
+void* address_for(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (next_address.load(std::memory_order_relaxed) == 0) return reinterpret_cast<void*>(kNowhere);
+  constexpr size_t kStep = 256;
+  return reinterpret_cast<void*>(next_address.fetch_add((bytes + kStep - 1) / kStep * kStep));  // NOLINT
+}
 
 }  // namespace
+
+void give_addresses() {
+  uintptr_t none = 0;
+  next_address.compare_exchange_strong(none, kNowhere);
+}
 
 bool is_tpu(const at::Tensor& t) { return t.defined() && t.device().type() == c10::DeviceType::PrivateUse1; }
 
@@ -233,14 +268,17 @@ void resize_storage(Storage& s, size_t bytes) {
     s.geometry = flat(n);
   }
   s.set_nbytes(bytes);
+  if (bytes > 0 && !s.data_ptr().get() && next_address.load(std::memory_order_relaxed) != 0)
+    s.set_data_ptr_noswap(
+        c10::DataPtr(address_for(bytes), s.device()));  // it was empty, and gets its name now
 }
 
 c10::intrusive_ptr<c10::StorageImpl> new_storage(size_t bytes, int device) {
   const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
-  auto s = c10::make_intrusive<Storage>(
-      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
-      c10::DataPtr(bytes == 0 ? nullptr : nowhere(), where), null_allocator(), true);
-  if (bytes > 0) refuse_addresses(*s);
+  auto s = c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(),
+                                        c10::SymInt(static_cast<int64_t>(bytes)),
+                                        c10::DataPtr(address_for(bytes), where), null_allocator(), true);
+  if (bytes > 0 && next_address.load(std::memory_order_relaxed) == 0) refuse_addresses(*s);
   return s;
 }
 
@@ -315,6 +353,8 @@ namespace {
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt bytes,
                                                   c10::DataPtr data, c10::Allocator*, bool resizable) {
   if (data.device().type() != c10::DeviceType::PrivateUse1) data = null_allocator()->allocate(0);
+  if (next_address.load(std::memory_order_relaxed) != 0 && !data.get() && bytes.maybe_as_int())
+    data = c10::DataPtr(address_for(static_cast<size_t>(*bytes.maybe_as_int())), data.device());
   return c10::make_intrusive<Storage>(c10::StorageImpl::use_byte_size_t(), std::move(bytes), std::move(data),
                                       null_allocator(), resizable);
 }

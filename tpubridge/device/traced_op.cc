@@ -3,9 +3,11 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/device/call.h"
 #include "tpubridge/device/check_indices.h"
+#include "tpubridge/device/counted.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/generator.h"
+#include "tpubridge/device/hand_over.h"
 #include "tpubridge/device/host_indices.h"
 #include "tpubridge/device/number_fits.h"
 #include "tpubridge/device/place.h"
@@ -114,7 +116,8 @@ const Plan& TracedOp::plan(const c10::OperatorHandle& op, c10::Device device, c1
   return plans_->get(key.words, [&] { return make_plan(op, info_, device, args, key); });
 }
 
-void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                          torch::jit::Stack* stack) try {
   const size_t n = info_.kinds.size();
   const auto args = torch::jit::last(*stack, n);
   const auto device = info_.traceable ? device_of(info_, args) : std::nullopt;
@@ -129,6 +132,9 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
   const Plan* plan = readable ? &this->plan(op, *device, args, key) : nullptr;
   if (!plan || plan->outputs.empty() || !numbers_and_types_fit(info_, args, *plan)) {
     lock.unlock();
+    const Masks masks = info_.indices ? replace_masks(*info_.indices, *stack, n) : Masks::none;
+    if (masks == Masks::done) return;
+    if (masks == Masks::places) return (*this)(op, keys, stack);
     return fall_back_refused(op, !info_.written.empty(), stack);
   }
   if (info_.row->flags & lower::random) add_random(key, plan->elements, device->index());
@@ -150,6 +156,9 @@ void TracedOp::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, to
     for (auto& t : results) stack->emplace_back(std::move(t));
   }
   finish(op, std::move(value));
+} catch (const Error& e) {
+  hand_over(e);
+  throw;
 }
 
 TracedOp::TracedOp(OpInfo info) : info_(std::move(info)), plans_(std::make_unique<Plans>()) {}

@@ -2,9 +2,11 @@
 
 #include <atomic>
 
+#include "tpubridge/exec/host_kernels.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/options.h"
+#include "tpubridge/exec/platform_options.h"
 #include "tpubridge/exec/runtime.h"
 
 namespace tpubridge::exec {
@@ -51,7 +53,11 @@ Mode with(std::string_view name, std::string_view value) {
 
 }  // namespace
 
-Mode this_mode(int device) { return with("device", std::to_string(device)); }
+Mode this_mode(int device) {
+  Mode mode = with("device", std::to_string(device));
+  if (!host_kernels()) mode.add("kernels", "XLA's");
+  return mode;
+}
 Mode this_mode(const pjrt::CompileOptions& options) { return with("options", options.serialize()); }
 
 bool compiling_afresh() {
@@ -59,8 +65,8 @@ bool compiling_afresh() {
   return scope && scope->settings().afresh;
 }
 
-void add_device_options(pjrt::CompileOptions& options, std::string_view program) {
-  const std::string platform = client().platform_name();
+void add_platform_options(pjrt::CompileOptions& options, std::string_view platform,
+                          std::string_view program) {
   // By default XLA's CPU compiler loses NaN in maxima and minima; in torch they come through.
   if (platform == "cpu") options.overrides.emplace("xla_cpu_enable_fast_min_max", false);
   // … and copies what is updated in place (a cache of keys and values) though nobody reads the old one. With
@@ -72,6 +78,10 @@ void add_device_options(pjrt::CompileOptions& options, std::string_view program)
   // more memory to read and write.
   if (platform == "cuda") options.overrides.emplace("xla_allow_excess_precision", false);
   if (platform == "cuda" && deterministic()) options.overrides.emplace("xla_gpu_deterministic_ops", true);
+}
+
+void add_device_options(pjrt::CompileOptions& options, std::string_view program) {
+  add_platform_options(options, client().platform_name(), program);
   add_user_options(options);
 }
 

@@ -9,6 +9,7 @@
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/in_work.h"
+#include "tpubridge/exec/lengths.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/materialise.h"
 #include "tpubridge/exec/redo.h"
@@ -219,11 +220,11 @@ void compute_whole(const Graph& graph, int device_index, const std::vector<Value
 void compute_only(const std::vector<Value>& wanted, std::string_view reason, Sizes sizes);
 
 // One after the other. Where one fails, what is left is computed as if there were no parts.
-void compute_parts(std::vector<std::vector<Value>> parts, int device_index, const std::vector<Value>& wanted,
-                   std::string_view reason) {
+void compute_parts(std::vector<std::vector<Value>> parts, std::string_view why, int device_index,
+                   const std::vector<Value>& wanted, std::string_view reason) {
   for (auto& part : parts) {
     try {
-      compute_only(part, "a part whose sizes change, or the rest beside it", Sizes::changing);
+      compute_only(part, why, Sizes::changing);
       part.clear();
     } catch (...) {
       const auto error = std::current_exception();
@@ -243,11 +244,15 @@ void compute(int device_index, std::vector<Value> roots, const std::vector<Value
              std::string_view reason, Sizes sizes) {
   if (roots.empty()) return;
   Graph graph = trace::collect(std::move(roots));
-  if (graph.nodes.size() >= kPartedOps && !is_known(graph, device_index))
-    if (auto parts = parts_by_sizes(graph); parts.size() > 1) {
+  if (graph.nodes.size() >= std::min(kPartedOps, kRoundedOps) && !is_known(graph, device_index)) {
+    std::string_view why = "a part whose sizes change, or the rest beside it";
+    auto parts = parts_by_sizes(graph);
+    if (parts.size() <= 1) parts = parts_by_rounds(graph), why = "a round of a loop whose length changes";
+    if (parts.size() > 1) {
       graph = Graph();  // nothing but the values themselves may be held while they are computed
-      return compute_parts(std::move(parts), device_index, wanted, reason);
+      return compute_parts(std::move(parts), why, device_index, wanted, reason);
     }
+  }
   compute_whole(graph, device_index, wanted, reason, sizes);
 }
 

@@ -13,17 +13,20 @@
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/explain.h"
 #include "tpubridge/exec/families.h"
+#include "tpubridge/exec/host_kernels.h"
 #include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/in_work.h"
 #include "tpubridge/exec/ledger.h"
 #include "tpubridge/exec/live.h"
 #include "tpubridge/exec/metrics.h"
 #include "tpubridge/exec/redo.h"
+#include "tpubridge/exec/resize.h"
 #include "tpubridge/exec/rounds.h"
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/exec/sized.h"
 #include "tpubridge/exec/spread.h"
 #include "tpubridge/lower/program.h"
+#include "tpubridge/lower/runs_here.h"
 #include "tpubridge/trace/graph.h"
 
 namespace tpubridge::exec {
@@ -59,6 +62,7 @@ Ready compile(const Graph& graph, int device_index, const Mode& family_mode, Tak
   const std::vector<int64_t> donated =
       may_fail ? std::vector<int64_t>() : trace::private_leaves(graph);  // what it fails over stays
   const std::string platform = client().platform_name();
+  const lower::RunsHere here(may_call_kernels());
   const std::string text = lower::program(graph, donations(graph, donated, device_index),
                                           lower::platform_named(platform), {}, taken.inputs, taken.shared);
   const bool afresh = compiling_afresh();
@@ -356,6 +360,22 @@ trace::Value compute_aside(const Value& value) {
   else
     remember_given(std::move(ran.given), {out->data(0)});
   return out;
+}
+
+trace::Value compute_part(const Value& value, const Shape& part) {
+  const Lock lock(mutex());
+  do {
+    if (!value->is_pending()) return {};
+  } while (wait_for_others({value}));
+  const int device_index = value->device();
+  const Graph graph = trace::collect({value}, /*held_too=*/false);
+  count_materialisation("a result as large as its data says");
+  Ran ran = run(program_of(graph, device_index, "a result as large as its data says"), graph, device_index,
+                Taking::nothing);
+  if (!ran.rest.empty()) return {};
+  auto data = std::make_shared<BufferData>(std::move(ran.outputs[0]), device_index, part);
+  remember_given(std::move(ran.given), {data});
+  return trace::Node::leaf(std::move(data), part, device_index);
 }
 
 void after_op(int device) {

@@ -6,6 +6,7 @@
 
 #include "tpubridge/base/forked.h"
 #include "tpubridge/cache/at_exit.h"
+#include "tpubridge/exec/waiting.h"
 #include "tpubridge/trace/lane.h"
 
 namespace tpubridge::exec {
@@ -17,6 +18,7 @@ const void* this_thread() {
 }
 
 std::atomic<const void*> ending{nullptr};  // the thread that ends the process
+std::atomic<const Waiting*> waiting{nullptr};
 
 // Asked again and again at exit: whether no other thread is inside. From the first time on none comes in.
 bool others_stopped() {
@@ -51,11 +53,18 @@ uint32_t Mutex::let_go() {
 
 void Mutex::take(uint32_t depth) {
   if (depth == 0) return;
-  mutex_.lock();
-  if (const void* last = ending; last && last != this_thread()) {
+  void* given = nullptr;
+  const Waiting* const host = waiting.load(std::memory_order_acquire);
+  if (!mutex_.try_lock()) {
+    if (host) given = host->before();
+    mutex_.lock();
+  }
+  const void* last = ending;
+  if ((last && last != this_thread()) || (given && host->ends(given))) {
     mutex_.unlock();
     while (true) pause();  // the process ends
   }
+  if (given) host->after(given);
   owner_.store(this_thread(), std::memory_order_relaxed);
   depth_ = depth;
 }
@@ -70,6 +79,11 @@ bool Mutex::is_free() {
 Mutex& mutex() {
   static auto* m = new Mutex;  // tensors with static storage die after it would
   return *m;
+}
+
+void set_waiting(Waiting functions) {
+  waiting.store(new Waiting(functions),
+                std::memory_order_release);  // NOLINT: for as long as the process lives
 }
 
 void stop_others_at_exit() {

@@ -11,6 +11,7 @@
 #include "tpubridge/base/forked.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/exec/cache.h"
+#include "tpubridge/exec/host_kernels.h"
 #include "tpubridge/exec/in_flight.h"
 #include "tpubridge/exec/redo.h"
 #include "tpubridge/exec/runtime.h"
@@ -28,7 +29,7 @@ std::function<std::shared_ptr<pjrt::Client>()>& opener() {
 }
 
 std::atomic<pjrt::Client*> open_client{nullptr};  // what client_owner() holds
-std::atomic<bool> opened_already{false};
+std::atomic<bool> opened_already{false}, takes_functions{false};
 std::atomic<uint64_t> opened_again{0};
 std::mutex& opening() {
   static auto* m = new std::mutex;
@@ -85,12 +86,17 @@ pjrt::Client& client() {
   if (!open_client.load()) {
     client_owner() = opener()();
     // Before any program is loaded: one of the disk cache may call functions of the user's own.
-    ffi::install(client_owner()->plugin(), client_owner()->platform_name());
+    takes_functions = ffi::install(client_owner()->plugin(), client_owner()->platform_name());
     open_client.store(client_owner().get(), std::memory_order_release);
     if (!opened_already.exchange(true)) stop_others_at_exit();
   }
   check_not_forked();
   return *client_owner();
+}
+
+bool calls_functions() {
+  (void)client();
+  return takes_functions;
 }
 
 void at_reopening(void (*let_go)()) {

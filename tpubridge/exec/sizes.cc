@@ -86,7 +86,9 @@ void join_small(const std::vector<uint32_t>& parts, std::vector<bool>& changes) 
     if (ops[parts[i]] < kFew) changes[i] = true;
 }
 
-std::vector<std::vector<Value>> values_of(const Graph& graph, const std::vector<uint32_t>& parts) {
+}  // namespace
+
+std::vector<std::vector<Value>> values_of_parts(const Graph& graph, const std::vector<uint32_t>& parts) {
   std::unordered_map<const Node*, uint32_t> of;
   for (size_t i = 0; i < parts.size(); ++i) of.emplace(graph.nodes[i], parts[i]);
   std::vector<std::vector<Value>> out(*std::ranges::max_element(parts) + 1);
@@ -97,8 +99,6 @@ std::vector<std::vector<Value>> values_of(const Graph& graph, const std::vector<
   std::erase_if(out, [](const auto& values) { return values.empty(); });
   return out;
 }
-
-}  // namespace
 
 std::vector<std::vector<Value>> parts_by_sizes(const Graph& graph) {
   if (graph.nodes.size() < kPartedOps) return {};
@@ -115,7 +115,7 @@ std::vector<std::vector<Value>> parts_by_sizes(const Graph& graph) {
   join_small(places_in_parts(graph, changes), changes);
   const auto stay = static_cast<size_t>(std::ranges::count(changes, false));
   if (stay == changes.size() || 2 * stay < changes.size()) return {};
-  return values_of(graph, places_in_parts(graph, changes));
+  return values_of_parts(graph, places_in_parts(graph, changes));
 }
 
 }  // namespace tpubridge::exec

@@ -14,6 +14,11 @@ namespace tpubridge::exec {
 // after the other, all of the graph is. Otherwise empty: it is one program. Under exec's mutex.
 [[nodiscard]] std::vector<std::vector<trace::Value>> parts_by_sizes(const trace::Graph& graph);
 
+// Of a graph whose ops belong to these parts, none before what it reads: the values of each that go on, or
+// are wanted.
+[[nodiscard]] std::vector<std::vector<trace::Value>> values_of_parts(const trace::Graph& graph,
+                                                                     const std::vector<uint32_t>& parts);
+
 // Fewer ops than these are never parted; they compile in a moment.
 inline constexpr size_t kPartedOps = 256;
 

@@ -31,11 +31,12 @@ GridPtr grid_of(const trace::Node& n) {
   return grid_of_text(std::get<std::string>(n.args()[1]));
 }
 
+// What was asked for last counts before what is there: a tensor of one mesh may be laid out over another.
 GridPtr grid_of(const Graph& graph) {
+  for (auto n = graph.nodes.rbegin(); n != graph.nodes.rend(); ++n)
+    if (GridPtr grid = grid_of(**n)) return grid;
   for (const auto& leaf : graph.leaves)
     if (const auto* d = data_if_there(leaf); d && d->spread()) return d->spread()->layout.grid;
-  for (const trace::Node* n : graph.nodes)
-    if (GridPtr grid = grid_of(*n)) return grid;
   for (const Successor& s : successors(graph.device()))  // all of a tensor overwritten: it lies as before
     if (s.layout && std::ranges::find(graph.roots, s.value) != graph.roots.end()) return s.layout->grid;
   return nullptr;

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "tpubridge/hlo/sized_reader.h"
+#include "tpubridge/hlo/static_text.h"
 
 namespace tpubridge::hlo {
 namespace {
@@ -17,16 +18,6 @@ std::string type_text(const SizedType& t, const std::vector<int64_t>& bounds) {
   for (const SizedDim& d : t.dims)
     out += fmt::format("{}x", d.size < 0 ? d.value : bounds[static_cast<size_t>(d.size)]);
   return out + t.element + ">";
-}
-
-std::string op_text(std::string_view result, std::string_view name, std::string_view operands,
-                    std::string_view attributes, std::string_view types, std::string_view to) {
-  return fmt::format("    {} = \"stablehlo.{}\"({}) {}: ({}) -> {}\n", result, name, operands, attributes,
-                     types, to);
-}
-
-std::string list_text(std::string_view key, const std::vector<int64_t>& items) {
-  return fmt::format("{} = array<i64{} {}>", key, items.empty() ? "" : ":", fmt::join(items, ", "));
 }
 
 class Writer {
@@ -135,17 +126,33 @@ class Writer {
     return out;
   }
 
+  // XLA's rules do not do for it: a beginning that is longer than what it is of.
+  [[nodiscard]] bool begins_past(const SizedOp& op) const {
+    if (op.name != "stablehlo.slice") return false;
+    for (size_t i = 0; i < op.operand_types[0].dims.size(); ++i) {
+      const SizedDim from = op.operand_types[0].dims[i], to = op.result_types[0].dims[i];
+      if (from.size < 0 && to.size >= 0 && what_.bounds[static_cast<size_t>(to.size)] > from.value)
+        return true;
+    }
+    return false;
+  }
+
+  // Ops of fixed sizes, and the ends of what they give.
+  void write_without_ends(const SizedOp& op, const std::vector<std::string>& names) {
+    const auto made = write_static(op, static_);
+    if (!made || made->size() != names.size()) refuse(op.name);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const SizedType& type = op.result_types[i];
+      body_ += type.sized()
+                   ? ends((*made)[i].name, names[i], type)
+                   : op_text(names[i], "reshape", (*made)[i].name, "", (*made)[i].type(), (*made)[i].type());
+    }
+  }
+
   void write_op(const SizedOp& op, const std::vector<std::string>& names, size_t begin, size_t end) {
     if (op.name == "stablehlo.constant" && op.sized_attributes == 1)
       return write_size(op, names[0], begin, end);
-    if (!keeps_bounds(op, constants_)) refuse(op.name);
-    // A beginning that is longer than what it is of.
-    if (op.name == "stablehlo.slice")
-      for (size_t i = 0; i < op.operand_types[0].dims.size(); ++i) {
-        const SizedDim from = op.operand_types[0].dims[i], to = op.result_types[0].dims[i];
-        if (from.size < 0 && to.size >= 0 && what_.bounds[static_cast<size_t>(to.size)] > from.value)
-          refuse(op.name);
-      }
+    if (!keeps_bounds(op, constants_) || begins_past(op)) return write_without_ends(op, names);
     size_t at = begin;
     for (size_t i = 0; i < names.size(); ++i) {
       const size_t name = text_.find(names[i], at);
@@ -199,53 +206,16 @@ class Writer {
   }
 
   void write_result(const SizedType& type, const std::string& name, size_t n) {
-    const auto dynamic = [&](size_t from) {  // the type in which dimensions from there on have an end
-      std::string dims, bounds;
-      bool any = false;
-      for (size_t i = 0; i < type.dims.size(); ++i) {
-        const bool ended = type.dims[i].size >= 0 && i >= from;
-        any |= ended;
-        const int64_t size =
-            type.dims[i].size < 0 ? type.dims[i].value : what_.bounds[static_cast<size_t>(type.dims[i].size)];
-        dims += ended ? "?x" : fmt::format("{}x", size);
-        bounds += (i ? ", " : "") + (ended ? std::to_string(size) : "?");
-      }
-      return any ? fmt::format("tensor<{}{}, #stablehlo.bounds<{}>>", dims, type.element, bounds)
-                 : type_text(type, what_.bounds);
-    };
-    // Told to have ends, so that taking them away is no empty act.
-    std::string from = name, from_type = type_text(type, what_.bounds);
-    const auto set = [&](std::string to, const std::string& size, size_t dim, const std::string& to_type) {
-      body_ += op_text(to, "set_dimension_size", from + ", " + size,
-                       fmt::format("<{{dimension = {} : i64}}> ", dim), from_type + ", tensor<i32>", to_type);
-      from = std::move(to);
-      from_type = to_type;
-    };
-    const size_t rank = type.dims.size();
-    for (size_t i = rank; i-- > 0;)
-      if (type.dims[i].size >= 0)
-        set(fmt::format("%d{}_{}", n, i), fmt::format("%size{}", type.dims[i].size), i, dynamic(i));
-    std::vector<int64_t> high(rank, 0), none(rank, 0);
-    for (size_t i = 0; i < rank; ++i) {
-      if (type.dims[i].size < 0) continue;
-      const auto size = static_cast<size_t>(type.dims[i].size);
-      const std::string full = fmt::format("%f{}_{}", n, i);
-      body_ += op_text(full, "constant", "",
-                       fmt::format("<{{value = dense<{}> : tensor<i32>}}> ", what_.bounds[size]), "",
-                       "tensor<i32>");
-      set(fmt::format("%s{}_{}", n, i), full, i, dynamic(i + 1));
-      high[i] = what_.at_edge[size] - what_.bounds[size];
-    }
-    const std::string zero = fmt::format("%z{}", n), scalar = fmt::format("tensor<{}>", type.element);
-    const DType t = dtype_of_mlir(type.element);
-    if (is_complex(t)) refuse();
-    const std::string_view nothing = t == DType::pred ? "false" : is_float(t) ? "0.0" : "0";
-    body_ += op_text(zero, "constant", "", fmt::format("<{{value = dense<{}> : {}}}> ", nothing, scalar), "",
-                     scalar);
-    body_ += op_text(fmt::format("%out{}", n), "pad", from + ", " + zero,
+    Fixed v = static_.without_ends(name, type);
+    std::vector<int64_t> high(type.dims.size(), 0), none(type.dims.size(), 0);
+    for (size_t i = 0; i < type.dims.size(); ++i)
+      if (const int size = type.dims[i].size; size >= 0)
+        high[i] = what_.at_edge[static_cast<size_t>(size)] - what_.bounds[static_cast<size_t>(size)];
+    const Fixed zero = static_.number(0, type.element);
+    body_ += op_text(fmt::format("%out{}", n), "pad", v.name + ", " + zero.name,
                      fmt::format("<{{{}, {}, {}}}> ", list_text("edge_padding_high", high),
                                  list_text("edge_padding_low", none), list_text("interior_padding", none)),
-                     from_type + ", " + scalar, type_text(type, what_.at_edge));
+                     v.type() + ", " + zero.type(), type_text(type, what_.at_edge));
   }
 
   const BoundedText& what_;
@@ -254,6 +224,7 @@ class Writer {
   const std::vector<NumberedText::Token>& tokens_;
   const SizedReader::Header header_;
   std::string body_;
+  StaticText static_{body_, what_.bounds};
   std::vector<SizedType> results_;
   ScalarConstants constants_;
 };

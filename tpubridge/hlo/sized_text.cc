@@ -8,7 +8,9 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <map>
+#include <numeric>
 
 #include "tpubridge/hlo/bounded_text.h"
 
@@ -98,16 +100,22 @@ std::optional<SizedText> SizedText::make(const NumberedText& one, const Numbered
     out.size_of_.back() = it->second;
   }
   if (all.empty()) return std::nullopt;
-  // What grows with another: a number of times, and some more.
-  for (size_t i = 0; i < all.size(); ++i) {
-    SizedText::Growth g{i, 1, 0};
-    for (size_t base = 0; base < i && g.base == i; ++base) {
-      if (out.growth_[base].base != base) continue;
-      const int64_t step = all[base].second - all[base].first, own = all[i].second - all[i].first;
-      if (own % step == 0 && own / step > 0)
-        g = {base, own / step, all[i].first - own / step * all[base].first};
+  // What grows with another, which grows less: a number of times, and some more.
+  const auto step = [&](size_t i) { return all[i].second - all[i].first; };
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return std::abs(step(i)); });
+  out.growth_.resize(all.size());
+  std::vector<size_t> bases;
+  for (const size_t i : order) {
+    SizedText::Growth& g = out.growth_[i] = {i, 1, 0};
+    for (const size_t base : bases) {
+      const int64_t times = step(i) / step(base);
+      if (step(i) % step(base) != 0 || times <= 0) continue;
+      g = {base, times, all[i].first - times * all[base].first};
+      break;
     }
-    out.growth_.push_back(g);
+    if (g.base == i) bases.push_back(i);
   }
   return out;
 }

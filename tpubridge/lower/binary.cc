@@ -1,6 +1,8 @@
 // Elementwise ops of two operands, with torch's type promotion and broadcasting.
 #include <cmath>
 
+#include "tpubridge/base/errors.h"
+#include "tpubridge/hlo/control.h"
 #include "tpubridge/lower/context.h"
 #include "tpubridge/lower/log_sum.h"
 #include "tpubridge/lower/pieces.h"
@@ -142,6 +144,34 @@ Value copysign(Value a, Value b) {
   return hlo::select(hlo::compare(raw, like(raw, 0), Direction::lt), hlo::negate(magnitude), magnitude);
 }
 
+// Euclid's way, until the last pair is done.
+Value common_divisor(Value a, Value b) {
+  const Dims row{a.elements()}, dims = a.dims();
+  return reshaped(
+      hlo::while_(
+          {reshaped(hlo::abs(a), row), reshaped(hlo::abs(b), row)},
+          [](std::span<const Value> v) -> hlo::Values {
+            return {hlo::reduce(hlo::compare(v[1], like(v[1], 0), Direction::ne),
+                                hlo::constant(v[1].builder(), DType::pred, false), {0}, hlo::Reducer::or_)};
+          },
+          [](std::span<const Value> v) -> hlo::Values {
+            const Value done = hlo::compare(v[1], like(v[1], 0), Direction::eq);
+            const Value rest = hlo::remainder(v[0], hlo::select(done, like(v[1], 1), v[1]));
+            return {hlo::select(done, v[0], v[1]), hlo::select(done, v[1], rest)};
+          })[0],
+      dims);
+}
+template <bool Multiple>
+void gcd(Context& c) {
+  if (!is_int(c.out().dtype)) throw ArgumentError("of whole numbers alone");
+  auto [a, b] = both(c, DType::s64);
+  const Value divisor = common_divisor(a, b);
+  if (!Multiple) return c.result(divisor);
+  const Value none = hlo::compare(divisor, like(divisor, 0), Direction::eq);
+  const Value multiple = hlo::multiply(hlo::divide(a, hlo::select(none, like(divisor, 1), divisor)), b);
+  c.result(hlo::select(none, divisor, hlo::abs(multiple)));
+}
+
 Value integer_power(Value x, int64_t n) {
   Value result;
   for (Value square = x; n > 0; n >>= 1) {
@@ -196,6 +226,15 @@ std::span<const Row> binary_rows() {
          return {Shape{DType::token, broadcast({&c.dims(0), &c.dims(1)})}};
        }},
       {{"remainder.Tensor"}, wide<python_remainder>, promote},
+      {{"remainder.Scalar_Tensor"},
+       wide<python_remainder>,
+       promote | promote_scalars,
+       [](const Call& c) -> std::vector<Shape> {
+         if (c.shape(1).dtype == DType::pred) return {};
+         return {Shape{DType::token, c.dims(1)}};
+       }},
+      {{"gcd"}, gcd<false>, promote},
+      {{"lcm"}, gcd<true>, promote},
       {{"fmod.Tensor"}, wide<hlo::remainder>, promote},
       {{"pow.Tensor_Scalar", 0b10}, pow_scalar, promote | promote_scalars | bake, nullptr, is_any_power},
       {{"pow.Tensor_Tensor"}, pow_tensor, promote},

@@ -3,27 +3,19 @@
 
 #include <algorithm>
 
-#include "tpubridge/lower/context.h"
+#include "tpubridge/lower/host_convolution.h"
 #include "tpubridge/lower/precision.h"
 
 namespace tpubridge::lower {
 namespace {
-
-// input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups
-struct Conv {
-  Dims stride, padding, dilation, output_padding;
-  bool transposed = false;
-  int64_t groups = 1, spatial = 0;
-  hlo::Precision precision = hlo::Precision::default_;
-  Platform platform = Platform::any;
-};
 
 Dims per_dimension(Dims v, int64_t spatial) {
   if (v.size() == 1) v.resize(static_cast<size_t>(spatial), v[0]);
   return v;
 }
 
-// `at`: the argument of the strides; the others follow it.
+// input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups. `at`: the argument of
+// the strides; the others follow it.
 Conv conv_of(const Call& c, size_t input, size_t at) {
   Conv v;
   v.spatial = static_cast<int64_t>(c.dims(input).size()) - 2;
@@ -33,6 +25,14 @@ Conv conv_of(const Call& c, size_t input, size_t at) {
   v.transposed = c.flag(at + 3);
   v.output_padding = per_dimension(c.integers(at + 4), v.spatial);
   v.groups = c.integer(at + 5);
+  return v;
+}
+
+// For its program.
+Conv conv_in(const Context& c, size_t input, size_t at) {
+  Conv v = conv_of(c, input, at);
+  v.precision = precision_of(c, c.shape(input).dtype);
+  v.platform = c.platform;
   return v;
 }
 
@@ -78,15 +78,24 @@ Value window_first(Value w, hlo::ConvDims& d) {
   return reshaped(hlo::transpose(reshaped(w, {outputs, inputs, places}), {2, 1, 0}), dims);
 }
 
-// x [n, g·i, …] ⊛ w [o, i, …]
-Value forward(Value x, Value w, const Conv& v) {
+Value with_bias(Value y, Value bias) { return hlo::add(y, spread(to(bias, y.dtype()), y.dims(), {1})); }
+
+// x [n, g·i, …] ⊛ w [o, i, …] + b [o]
+Value forward(Value x, Value w, std::optional<Value> bias, const Conv& v) {
+  Dims dims{x.dim(0), w.dim(0)};
+  for (size_t i = 0; i < v.stride.size(); ++i) {
+    const auto at = static_cast<int64_t>(i) + 2;
+    dims.push_back((x.dim(at) + 2 * v.padding[i] - v.dilation[i] * (w.dim(at) - 1) - 1) / v.stride[i] + 1);
+  }
+  if (const auto y = host_convolution(ConvPart::forward, x, w, bias, dims, v)) return *y;
   auto o = options_for(x.dtype(), v);
   o.strides = v.stride;
   o.rhs_dilation = v.dilation;
   for (int64_t p : v.padding) o.padding.emplace_back(p, p);
   hlo::ConvDims d = hlo::conv_dims(v.spatial);
   if (v.platform == Platform::cpu) w = window_first(w, d);
-  return hlo::convolution(x, w, d, o);
+  const Value y = hlo::convolution(x, w, d, o);
+  return bias ? with_bias(y, *bias) : y;
 }
 
 void reverse_kernel(Value& w) {
@@ -98,6 +107,9 @@ void reverse_kernel(Value& w) {
 
 // The adjoint of `forward` in its input: y [n, o, …], w [o, i, …] → [n, g·i, sizes…].
 Value adjoint(Value y, Value w, const Conv& v, const Dims& sizes) {
+  Dims dims{y.dim(0), w.dim(1) * v.groups};
+  dims.insert(dims.end(), sizes.begin(), sizes.end());
+  if (const auto x = host_convolution(ConvPart::input_gradient, y, w, {}, dims, v)) return *x;
   // Within each group the roles of input and output channels are swapped, and the kernel is turned round.
   const int64_t g = v.groups, out = w.dim(0) / g, in = w.dim(1);
   Dims split{g, out, in}, order{0, 2, 1}, merged{g * in, out};
@@ -144,6 +156,9 @@ Value kernel_gradient_output_first(Value x, Value y, const Conv& v, const Dims& 
 
 // The adjoint of `forward` in its kernel: x [n, g·i, …], y [n, o, …] → [o, i, kernel…].
 Value kernel_gradient(Value x, Value y, const Conv& v, const Dims& kernel) {
+  Dims dims{y.dim(1), x.dim(1) / v.groups};
+  dims.insert(dims.end(), kernel.begin(), kernel.end());
+  if (const auto w = host_convolution(ConvPart::kernel_gradient, x, y, {}, dims, v)) return *w;
   if (output_first(v, kernel)) return kernel_gradient_output_first(x, y, v, kernel);
   // The batch is summed over: it takes the place of the features, and channels that of the batch.
   hlo::ConvDims d = hlo::conv_dims(v.spatial);
@@ -169,13 +184,12 @@ Value kernel_gradient(Value x, Value y, const Conv& v, const Dims& kernel) {
 Dims spatial_of(const Dims& dims) { return {dims.begin() + 2, dims.end()}; }
 
 void convolution(Context& c) {
-  Conv v = conv_of(c, 0, 3);
-  v.precision = precision_of(c, c.shape(0).dtype);
-  v.platform = c.platform;
+  const Conv v = conv_in(c, 0, 3);
   const Value x = c.in(0), w = c.in(1);
-  Value y = v.transposed ? adjoint(x, w, v, spatial_of(c.out().dims)) : forward(x, w, v);
-  if (c.has(2)) y = hlo::add(y, spread(c.in(2, y.dtype()), y.dims(), {1}));
-  c.result(y);
+  const auto bias = c.has(2) ? std::optional(c.in(2)) : std::nullopt;
+  if (!v.transposed) return c.result(forward(x, w, bias, v));
+  const Value y = adjoint(x, w, v, spatial_of(c.out().dims));
+  c.result(bias ? with_bias(y, *bias) : y);
 }
 
 std::vector<Shape> convolution_shape(const Call& c) {
@@ -196,16 +210,14 @@ std::vector<Shape> convolution_shape(const Call& c) {
 // The gradient of a transposed convolution's input, [n, c, sizes…]. Output padding of a stride or more (it
 // may be up to the dilation) leaves room for windows that no element of the input made: they are cut off.
 Value transposed_gradient(Value g, Value w, const Conv& v, const Dims& dims) {
-  const Value y = forward(g, w, v);
+  const Value y = forward(g, w, {}, v);
   return y.dims() == dims ? y : hlo::slice(y, Dims(dims.size(), 0), dims);
 }
 
 // grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed, output_padding, groups,
 // output_mask
 void convolution_backward(Context& c) {
-  Conv v = conv_of(c, 1, 4);
-  v.precision = precision_of(c, c.shape(1).dtype);
-  v.platform = c.platform;
+  const Conv v = conv_in(c, 1, 4);
   const Value g = c.in(0), x = c.in(1), w = c.in(2);
   const Dims mask = c.integers(10), kernel = spatial_of(w.dims());
   auto unwanted = [&](size_t i) { return fill(c.b, c.out(i).dtype, c.out(i).dims, 0); };

@@ -215,6 +215,19 @@ Value rank_of(Value mask) {
   return hlo::subtract(running(ones, 0, Reducer::add), like(ones, 1));
 }
 
+// The places of the first `count` true ones in one row, [count, 1]; where there are fewer, places behind the
+// end. A slice of it, and a scatter to it, are right for many counts at once (hlo/bounded_rules.cc).
+Value first_true(Value mask, int64_t count) {
+  const int64_t n = mask.elements();
+  const Value rank = rank_of(mask), order = hlo::iota(mask.builder(), Shape{DType::s64, {n}}, 0);
+  const Value at = hlo::select(reshaped(mask, {n}), rank, like(rank, n));
+  hlo::ScatterDims d;
+  d.inserted_window_dims = d.scatter_dims_to_operand_dims = {0};
+  d.index_vector_dim = 1;
+  const Value places = hlo::scatter_set(like(order, n), at, order, d);
+  return reshaped(hlo::slice(places, {0}, {count}), {count, 1});
+}
+
 // Whether the only index is a mask over the first dimensions, and it is sure how many rows it chooses: those
 // that are given (the gradient of such an index has as many), or one for all of them.
 bool is_mask_put(const Call& c) {
@@ -241,7 +254,12 @@ void mask_put(Context& c, DType t, bool accumulate) {
   if (values.rank() == static_cast<int64_t>(rows.size()) && values.dim(0) != 1) {
     Dims given = rows;
     given[0] = values.dim(0);
-    values = take(expand(values, given), rank_of(mask), 0);
+    const auto d = slice_scatter(0, x.rank());
+    const Value places = first_true(mask, given[0]);
+    values = expand(values, given);
+    const Value y = accumulate ? hlo::scatter(x, places, values, d, Reducer::add)
+                               : hlo::scatter_set(x, places, values, d);
+    return c.result(reshaped(y, c.out().dims));
   }
   values = expand(values, rows);
   if (accumulate) values = hlo::add(x, values);

@@ -150,6 +150,18 @@ Value places_in(Value sequence, Value v, bool right) {
 void searchsorted(Context& c) {
   c.result(places_in(c.in(0), c.in(1), c.flag(3) || (c.has(4) && c.text(4) == "right")));
 }
+// sorted_sequence, a number, …; a number, boundaries, …
+void searchsorted_number(Context& c) {
+  const Value v = c.in(1, c.common());
+  c.result(places_in(c.in(0, c.common()), v, c.flag(3) || (c.has(4) && c.text(4) == "right")));
+}
+void bucketize_number(Context& c) {
+  c.result(places_in(c.in(1, c.common()), c.in(0, c.common()), c.flag(3)));
+}
+std::vector<Shape> place_shape(const Call& c, size_t sequence) {
+  if (c.dims(sequence).size() != 1 || is_complex(c.shape(sequence).dtype)) return {};
+  return {Shape{c.flag(2) ? DType::s32 : DType::s64, {}}};
+}
 // self, boundaries, out_int32, right
 void bucketize(Context& c) { c.result(places_in(c.in(1), c.in(0), c.flag(3))); }
 
@@ -229,6 +241,26 @@ std::span<const Row> order_rows() {
        bucketize,
        plain,
        [](const Call& c) { return c.dims(1).size() == 1 ? places_shape(c, 1, 0) : std::vector<Shape>(); }},
+      {{"searchsorted.Scalar"},
+       searchsorted_number,
+       promote | promote_scalars,
+       [](const Call& c) {
+         const bool contradicts = c.flag(3) && c.has(4) && c.text(4) == "left";
+         const bool known = !c.has(4) || c.text(4) == "left" || c.text(4) == "right";
+         return c.has(5) || contradicts || !known ? std::vector<Shape>() : place_shape(c, 0);
+       }},
+      {{"bucketize.Scalar"},
+       bucketize_number,
+       promote | promote_scalars,
+       [](const Call& c) { return place_shape(c, 1); }},
+      {{"isin.Scalar_Tensor"},
+       isin,
+       promote | promote_scalars,
+       [](const Call& c) {  // torch's own shape function gives a result of no elements
+         const DType t = c.shape(1).dtype;
+         return is_complex(t) || t == DType::pred ? std::vector<Shape>()
+                                                  : std::vector<Shape>{{DType::pred, {}}};
+       }},
       {{"isin.Tensor_Tensor"}, isin, promote},
       {{"isin.Tensor_Scalar"}, isin, promote | promote_scalars},
   };

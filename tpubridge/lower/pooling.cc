@@ -3,8 +3,10 @@
 #include <limits>
 
 #include "tpubridge/hlo/dtypes.h"
+#include "tpubridge/hlo/host_call.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/pooling.h"
+#include "tpubridge/lower/runs_here.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -66,11 +68,29 @@ Pool max_pool_of(const Call& c, size_t at) {
           each<N>(c.integers(at + 3), {1}), c.flag(at + 4)};
 }
 
+// Whether loops of ours (native/pooling.cc) are used: XLA's CPU compiler takes many times as long for a
+// window of two values, and for a scatter. Of few elements it is not worth a call.
+bool by_loops(Platform platform, const Shape& of, int64_t each) {
+  constexpr int64_t kLeast = 1 << 13;
+  return kMeasuredHere && runs_here() && platform == Platform::cpu && of.dtype == DType::f32 &&
+         of.elements() * each >= kLeast;
+}
+
 // self, … → values, indices into the last N dimensions seen as one
 template <size_t N>
 void max_pool(Context& c) {
   const Value x = c.in(0);
   const Dims& dims = x.dims();
+  const Pool pool = max_pool_of<N>(c, 1);
+  if (by_loops(c.platform, c.out(), product(pool.kernel))) {
+    const hlo::Values out = hlo::host_call(c.b, "tpubridge::max_pool", {x}, {c.out(0), c.out(1)},
+                                           {{"window", pool.kernel},
+                                            {"stride", pool.stride},
+                                            {"padding", pool.padding},
+                                            {"dilation", pool.dilation}});
+    c.result(out[0], 0);
+    return c.result(out[1], 1);
+  }
   Value place = fill(c.b, DType::s64, dims, 0);
   for (int64_t axis : last<N>(dims))
     place = hlo::add(hlo::multiply(place, like(place, x.dim(axis))),
@@ -78,7 +98,7 @@ void max_pool(Context& c) {
   const auto out = hlo::reduce_window({x, place},
                                       {hlo::constant(c.b, x.dtype(), hlo::lowest(x.dtype())),
                                        hlo::constant(c.b, DType::s64, std::numeric_limits<int64_t>::max())},
-                                      window_of(max_pool_of<N>(c, 1), dims, c.out().dims), larger_of);
+                                      window_of(pool, dims, c.out().dims), larger_of);
   c.result(out[0], 0);
   c.result(out[1], 1);
 }
@@ -86,7 +106,12 @@ void max_pool(Context& c) {
 // grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices
 template <size_t N>
 void max_pool_backward(Context& c) {
-  c.result(added_in_planes(c.in(0, opmath_of(c.out().dtype)), c.in(7), c.out().dims, N));
+  const Value g = c.in(0, opmath_of(c.out().dtype)), index = c.in(7);
+  if (by_loops(c.platform, g.shape(), 1) && index.dtype() == DType::s64)
+    return c.result(hlo::host_call(c.b, "tpubridge::add_in_planes", {g, index},
+                                   {Shape{g.dtype(), c.out().dims}},
+                                   {{"plane", product(area<N>(c.out().dims))}})[0]);
+  c.result(added_in_planes(g, index, c.out().dims, N));
 }
 
 // torch has no Meta kernel for this one.

@@ -9,6 +9,8 @@
 
 #include "tpubridge/lower/chosen.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/exported.h"
+#include "tpubridge/lower/loop.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -44,59 +46,62 @@ void lower_by(const Row& row, Context& context) {
     row.lower(context);
 }
 
+hlo::ModuleOptions module_options(const Partitions& p) {
+  if (!p.mesh) return {};
+  int64_t devices = 1;
+  for (const auto& [name, size] : p.mesh->axes) devices *= size;
+  return {.partitions = devices, .meshes = {*p.mesh}};
+}
+
+const std::vector<trace::Loose> kNoInputs = {};
+
 class Lowering {
  public:
-  Lowering(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
-           const Partitions& partitions, const std::vector<trace::Loose>& inputs,
-           const trace::SharedNumbers& shared)
-      : graph_(graph),
-        platform_(platform),
-        partitions_(partitions),
-        inputs_(inputs),
-        once_(compared_with_chosen(graph)),
-        b_(module_options(partitions)) {
-    std::vector<hlo::ParameterAttrs> attrs(graph.leaves.size());
-    for (const Donation& d : donated) {
-      attrs[static_cast<size_t>(d.leaf)].alias_result = d.root;
-      attrs[static_cast<size_t>(d.leaf)].donate = !d.root;
+  Lowering(hlo::Builder& b, const trace::Graph& graph, Platform platform, const ExportForm& form)
+      : graph_(graph), platform_(platform), inputs_(kNoInputs), once_(compared_with_chosen(graph)), b_(b) {
+    std::vector<trace::Leaf> leaves = graph.leaves;
+    leaves.insert(leaves.end(), form.more.begin(), form.more.end());
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const ExportForm::Parameter& p = form.parameters[i];
+      const Shape& shape = leaves[i].shape();
+      leaves_[{leaves[i].node, leaves[i].index}] =
+          p.constant ? hlo::dense(b_, shape, *p.constant) : b_.parameter(shape, {.name = p.name});
     }
-    for (size_t i = 0; i < graph.leaves.size(); ++i) {
-      const Shape& shape = graph.leaves[i].shape();
-      if (partitions.mesh) attrs[i].sharding = partitions.leaves[i];
-      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = b_.parameter(shape, attrs[i]);
+    for (const auto* n : graph.numbers) {
+      const trace::Number& number = n->number();
+      const hlo::Scalar value =
+          number.dtype == DType::s64 ? hlo::Scalar(number.integer) : hlo::Scalar(number.real);
+      nodes_[n] = {hlo::constant(b_, number.dtype, value)};
     }
-    add_numbers(shared);
   }
 
-  std::string run() {
+  // `parameters`: as parameters_of() says.
+  Lowering(hlo::Builder& b, const trace::Graph& graph, std::span<const Value> parameters, Platform platform,
+           const std::vector<trace::Loose>& inputs, const trace::SharedNumbers& shared)
+      : graph_(graph), platform_(platform), inputs_(inputs), once_(compared_with_chosen(graph)), b_(b) {
+    const size_t leaves = graph.leaves.size();
+    for (size_t i = 0; i < leaves; ++i)
+      leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = parameters[i];
+    add_numbers(shared, parameters.subspan(leaves));
+  }
+
+  std::vector<Value> run() { return run(graph_.roots); }
+  std::vector<Value> run(const std::vector<trace::Value>& of_results) {
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) lower_node(*graph_.nodes[i], i);
     std::vector<Value> results;
-    std::vector<hlo::ResultAttrs> attrs;
-    for (size_t i = 0; i < graph_.roots.size(); ++i) {
-      results.push_back(of(graph_.roots[i]));
-      if (partitions_.mesh) attrs.push_back({.sharding = partitions_.results[i]});
-    }
-    return b_.finish(results, attrs);
+    for (const auto& v : of_results) results.push_back(of(v));
+    return results;
   }
 
  private:
-  static hlo::ModuleOptions module_options(const Partitions& p) {
-    if (!p.mesh) return {};
-    int64_t devices = 1;
-    for (const auto& [name, size] : p.mesh->axes) devices *= size;
-    return {.partitions = devices, .meshes = {*p.mesh}};
-  }
-
-  void add_numbers(const trace::SharedNumbers& shared) {
+  void add_numbers(const trace::SharedNumbers& shared, std::span<const Value> packs) {
     const auto more = trace::numbers_of(graph_, inputs_);
     input_values_.resize(more.size());
     for (DType type : kNumberTypes) {
       const int64_t n = count(graph_, shared, more, type);
       if (n == 0) continue;
-      const Shape shape{type, {n}};
-      hlo::ParameterAttrs everywhere;
-      if (partitions_.mesh) everywhere.sharding = hlo::Sharding{.mesh = partitions_.mesh->name, .dims = {{}}};
-      const Value pack = b_.parameter(shape, everywhere);
+      const Value pack = packs.front();
+      packs = packs.subspan(1);
       int64_t at = 0;
       const auto next = [&] {
         const Value one = n == 1 ? pack : hlo::slice(pack, {at}, {at + 1});
@@ -157,10 +162,9 @@ class Lowering {
 
   const trace::Graph& graph_;
   const Platform platform_;
-  const Partitions& partitions_;
   const std::vector<trace::Loose>& inputs_;  // sorted
   const std::set<Result> once_;
-  hlo::Builder b_;
+  hlo::Builder& b_;
   std::vector<Value> input_values_;
   size_t next_input_ = 0, next_value_ = 0;
   std::map<std::pair<const trace::Node*, uint32_t>, Value> leaves_;
@@ -201,7 +205,50 @@ bool program_may_fail(const trace::Graph& graph) {
 std::string program(const trace::Graph& graph, const std::vector<Donation>& donated, Platform platform,
                     const Partitions& partitions, const std::vector<trace::Loose>& inputs,
                     const trace::SharedNumbers& shared) {
-  return Lowering(graph, donated, platform, partitions, inputs, shared).run();
+  hlo::Builder b(module_options(partitions));
+  const std::vector<Shape> shapes = parameters_of(graph, inputs, shared);
+  std::vector<hlo::ParameterAttrs> attrs(shapes.size());
+  for (const Donation& d : donated) {
+    attrs[static_cast<size_t>(d.leaf)].alias_result = d.root;
+    attrs[static_cast<size_t>(d.leaf)].donate = !d.root;
+  }
+  std::vector<Value> parameters;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (partitions.mesh)
+      attrs[i].sharding = i < graph.leaves.size()
+                              ? partitions.leaves[i]
+                              : hlo::Sharding{.mesh = partitions.mesh->name, .dims = {{}}};
+    parameters.push_back(b.parameter(shapes[i], attrs[i]));
+  }
+  const std::vector<Value> results = lower_graph(b, graph, parameters, platform, inputs, shared);
+  std::vector<hlo::ResultAttrs> of_results;
+  for (size_t i = 0; partitions.mesh && i < results.size(); ++i)
+    of_results.push_back({.sharding = partitions.results[i]});
+  return b.finish(results, of_results);
+}
+
+std::vector<Shape> parameters_of(const trace::Graph& graph, const std::vector<trace::Loose>& inputs,
+                                 const trace::SharedNumbers& shared) {
+  std::vector<Shape> out;
+  for (const auto& leaf : graph.leaves) out.push_back(leaf.shape());
+  const auto more = trace::numbers_of(graph, inputs);
+  for (DType type : kNumberTypes)
+    if (const int64_t n = count(graph, shared, more, type); n > 0) out.push_back(Shape{type, {n}});
+  return out;
+}
+
+hlo::Values lower_graph(hlo::Builder& b, const trace::Graph& graph, std::span<const Value> parameters,
+                        Platform platform, const std::vector<trace::Loose>& inputs,
+                        const trace::SharedNumbers& shared) {
+  return Lowering(b, graph, parameters, platform, inputs, shared).run();
+}
+
+std::string exported_program(const trace::Graph& graph, const ExportForm& form, Platform platform) {
+  hlo::Builder b;
+  const std::vector<Value> results = Lowering(b, graph, platform, form).run(form.results);
+  std::vector<hlo::ResultAttrs> attrs;
+  for (const auto& name : form.result_names) attrs.push_back({.name = name});
+  return b.finish(results, attrs);
 }
 
 bool can_be_input(const trace::Graph& graph, const trace::Loose& loose) {

@@ -77,6 +77,14 @@ Value normal_of(Context& c) {
   return hlo::add(hlo::multiply(z, expand(c.in(2, z.dtype()), dims)), expand(c.in(1, z.dtype()), dims));
 }
 void normal(Context& c) { c.result(normal_of(c)); }
+// mean, std: tensors, one of them or both. Around a width that is none there is no number.
+void normal_around(Context& c) {
+  const Value z = standard_normal(c);
+  const auto number = [&](size_t arg) { return expand(c.in(arg, z.dtype()), z.dims()); };
+  const Value width = number(1), x = hlo::add(hlo::multiply(z, width), number(0));
+  c.result(hlo::select(hlo::compare(width, like(width, 0), Direction::lt),
+                       like(x, std::numeric_limits<double>::quiet_NaN()), x));
+}
 void log_normal(Context& c) { c.result(hlo::exponential(normal_of(c))); }
 
 // Of (0, 1), for functions that are infinite at an end: the middles of equal parts, exact like those above.
@@ -159,6 +167,11 @@ std::vector<Shape> for_integers(const Call& c, int64_t from, int64_t last) {
                   : last <= last_whole(t) && (is_signed_int(t) ? from >= -last_whole(t) - 1 : from >= 0);
   return if_right(from <= last && fits, c);
 }
+std::vector<Shape> normal_shape(const Call& c, size_t like) {
+  const bool right = is_float(c.shape(like).dtype) && (like == 1 || c.is_tensor(1) || c.number(1) >= 0);
+  if (!right) return {};
+  return {Shape{c.shape(like).dtype, broadcast({&c.dims(0), &c.dims(1)})}};
+}
 bool is_probability(double p) { return p >= 0 && p <= 1; }
 
 // What is kept is divided by the share that is, 1 - p; in f64, wherever that is done.
@@ -205,6 +218,9 @@ std::span<const Row> random_rows() {
              c);
        }},
       {{"normal_", 0b110}, normal, random, [](const Call& c) { return if_right(c.number(2) >= 0, c); }},
+      {{"normal.Tensor_Tensor"}, normal_around, random, [](const Call& c) { return normal_shape(c, 0); }},
+      {{"normal.Tensor_float"}, normal_around, random, [](const Call& c) { return normal_shape(c, 0); }},
+      {{"normal.float_Tensor"}, normal_around, random, [](const Call& c) { return normal_shape(c, 1); }},
       {{"log_normal_", 0b110},
        log_normal,
        random,

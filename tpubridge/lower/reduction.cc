@@ -280,6 +280,7 @@ std::span<const Row> reduction_rows() {
        }},
       {{"linalg_vector_norm"}, norm, bake},
       {{"norm.ScalarOpt_dim"}, norm, bake},
+      {{"norm.ScalarOpt_dim_dtype"}, norm, bake},
       {{"renorm"}, renorm, bake},
       {{"var.correction"}, var, bake, [](const Call& c) { return reduced(c, 3, 1); }},
       {{"std.correction"}, std_, bake, [](const Call& c) { return reduced(c, 3, 1); }},

@@ -73,6 +73,24 @@ void scatter_reduce(Context& c) {
   joined(c, x, index, source);
 }
 
+// self, dim, index, source or value, reduce: "add" or "multiply"
+void scatter_joined(Context& c) {
+  const DType t = opmath_of(c.out().dtype);
+  const Value x = at_least_1d(c.in(0, t)), index = at_least_1d(c.in(2));
+  Value source = c.in(3, t);
+  if (source.rank() == 0) source = expand(source, index.dims());
+  if (source.dims() != index.dims())
+    source = hlo::slice(source, Dims(static_cast<size_t>(source.rank()), 0), index.dims());
+  hlo::ScatterDims d;
+  d.inserted_window_dims.resize(static_cast<size_t>(x.rank()));
+  std::iota(d.inserted_window_dims.begin(), d.inserted_window_dims.end(), 0);
+  d.scatter_dims_to_operand_dims = d.inserted_window_dims;
+  d.index_vector_dim = 1;
+  const Reducer reducer = c.text(4) == "multiply" ? Reducer::multiply : Reducer::add;
+  const Value places = places_of(index, wrapped({c.integer(1)}, x.rank())[0]);
+  c.result(reshaped(hlo::scatter(x, places, reshaped(source, {index.elements()}), d, reducer), c.out().dims));
+}
+
 // One place for each slice of the source.
 void index_reduce(Context& c) {
   const DType t = opmath_of(c.out().dtype);
@@ -100,6 +118,8 @@ std::vector<Shape> index_reduce_shape(const Call& c) {
 std::span<const Row> scatter_rows() {
   static const Row rows[] = {
       {{"scatter_reduce.two"}, scatter_reduce},
+      {{"scatter.reduce"}, scatter_joined},
+      {{"scatter.value_reduce"}, scatter_joined, fitting},
       {{"index_reduce"}, index_reduce, plain, index_reduce_shape},
   };
   return rows;

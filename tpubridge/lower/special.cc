@@ -250,6 +250,8 @@ std::vector<Shape> real_like_first(const Call& c) {
 std::span<const Row> special_rows() {
   static const Row rows[] = {
       {{"i0"}, special<i0>},
+      {{"special_modified_bessel_i0"}, special<i0>},
+      {{"special_modified_bessel_i1"}, special<i1>},
       {{"special_i0e"}, special<i0e>},
       {{"special_i1"}, special<i1>},
       {{"special_i1e"}, special<i1e>},

@@ -5,6 +5,12 @@
 #include <unordered_map>
 
 namespace tpubridge::lower {
+
+std::span<const Row> ctc_rows();
+std::span<const Row> counted_rows();
+std::span<const Row> drawn_rows();
+std::span<const Row> fractional_rows();
+
 namespace {
 
 using Table = std::unordered_map<std::string_view, const Row*>;
@@ -55,7 +61,11 @@ const Table& table() {
                         cholesky_rows(),
                         lu_rows(),
                         qr_rows(),
-                        spectral_rows()})
+                        spectral_rows(),
+                        ctc_rows(),
+                        counted_rows(),
+                        drawn_rows(),
+                        fractional_rows()})
       for (const Row& row : family) t->emplace(row.name, &row);
     return t;
   }();

@@ -26,12 +26,12 @@ void clamp(Context& c) {
   c.result(x);
 }
 
-// self + value · a · b, self + value · a / b
+// self + (value · a) · b, self + (value · a) / b: in this order, so that they overflow where torch's do
 template <Value (*F)(Value, Value)>
 void addc(Context& c) {
   const DType t = c.opmath();
-  const Value term = F(at(c, 1, t), at(c, 2, t));
-  c.result(hlo::add(at(c, 0, t), hlo::multiply(at(c, 3, t), term)));
+  const Value term = F(hlo::multiply(at(c, 3, t), at(c, 1, t)), at(c, 2, t));
+  c.result(hlo::add(at(c, 0, t), term));
 }
 
 void lerp(Context& c) {
@@ -69,7 +69,7 @@ std::span<const Row> ternary_rows() {
       {{"clamp_min.Tensor"}, clamp<true, false>},
       {{"clamp_max"}, clamp<false, true>, fitting},
       {{"clamp_max.Tensor"}, clamp<false, true>},
-      {{"addcmul"}, addc<hlo::multiply>, promote},
+      {{"addcmul"}, addc<hlo::multiply>, promote | fitting},
       {{"addcdiv"}, addc<hlo::divide>, promote},
       {{"lerp.Scalar"}, lerp, promote},
       {{"lerp.Tensor"}, lerp, promote},

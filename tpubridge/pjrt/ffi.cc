@@ -61,10 +61,11 @@ void Buffer::check_width(size_t bytes) const {
 }
 
 Call::Call(std::vector<Buffer> inputs, std::vector<Buffer> outputs, void* stream,
-           std::vector<std::pair<std::string, Constant>> constants)
+           std::vector<std::pair<std::string, Constant>> constants, const Workers* workers)
     : inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       stream_(stream),
+      workers_(workers),
       constants_(std::move(constants)) {
   if (!has(kInputsAttribute)) return;
   std::string_view names = text(kInputsAttribute);

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "tpubridge/base/ffi_names.h"
 #include "tpubridge/base/shape.h"
 
 namespace tpubridge::pjrt {
@@ -44,11 +45,20 @@ struct Buffer {
 
 using Constant = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
+// Threads that an execution lends to the functions it calls: those that compute the program itself.
+class Workers {
+ public:
+  virtual ~Workers() = default;
+  [[nodiscard]] virtual int64_t count() const = 0;
+  // Runs task(data) some time, perhaps here and now. False: it will not.
+  virtual bool give(void (*task)(void*), void* data) const = 0;
+};
+
 // One call. Functions are called by many executions at once, on threads of the plugin.
 class Call {
  public:
   Call(std::vector<Buffer> inputs, std::vector<Buffer> outputs, void* stream,
-       std::vector<std::pair<std::string, Constant>> constants);
+       std::vector<std::pair<std::string, Constant>> constants, const Workers* workers = nullptr);
 
   [[nodiscard]] std::span<const Buffer> inputs() const { return inputs_; }
   [[nodiscard]] std::span<const Buffer> outputs() const { return outputs_; }
@@ -57,6 +67,12 @@ class Call {
   [[nodiscard]] bool has_input(std::string_view name) const;
   [[nodiscard]] const Buffer& output(size_t i = 0) const;
   [[nodiscard]] void* stream() const { return stream_; }  // a CUstream; null on the CPU
+
+  // How many threads parallel() has; 1 on CUDA.
+  [[nodiscard]] int64_t threads() const;
+  // part(0) to part(parts - 1), on this thread and on others of the plugin's that are free, and waits for
+  // all. What a part throws is thrown here, when no other runs any more.
+  void parallel(int64_t parts, const std::function<void(int64_t)>& part) const;
 
   // Arguments of the op that are no tensors.
   [[nodiscard]] bool has(std::string_view name) const;
@@ -70,16 +86,13 @@ class Call {
   [[nodiscard]] const Constant& constant(std::string_view name) const;
   std::vector<Buffer> inputs_, outputs_;
   void* stream_;
+  const Workers* workers_;
   std::vector<std::pair<std::string, Constant>> constants_;
   std::vector<std::string> input_names_;
 };
 
 // What it throws, or a text that is not empty, is the error of the program.
 using Function = std::function<std::string(const Call&)>;
-
-inline constexpr std::string_view kTarget = "tpubridge_ffi";              // of the custom call
-inline constexpr std::string_view kOpAttribute = "tpubridge_op";          // the function's name
-inline constexpr std::string_view kInputsAttribute = "tpubridge_inputs";  // names of the inputs, by commas
 
 // Throws ArgumentError where the name is taken: a program that runs must not change under its caller's feet.
 void add(const std::string& name, Function function);

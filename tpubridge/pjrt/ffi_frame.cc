@@ -61,15 +61,41 @@ std::vector<std::pair<std::string, Constant>> constants(const AttributeList& lis
   return out;
 }
 
+// Whether there was none; it is destroyed.
+bool is_none(const Frame& frame, void* error) {
+  if (!error) return true;
+  DestroyArgs destroy{sizeof destroy, nullptr, error};
+  frame.api->error_destroy(&destroy);
+  return false;
+}
+
 void* stream_of(const Frame& frame) {
   StreamArgs args{sizeof args, nullptr, frame.context, nullptr};
-  if (void* error = frame.api->stream_get(&args)) {
-    DestroyArgs destroy{sizeof destroy, nullptr, error};
-    frame.api->error_destroy(&destroy);
-    throw UnsupportedError("the plugin tells no stream");
-  }
+  if (!is_none(frame, frame.api->stream_get(&args))) throw UnsupportedError("the plugin tells no stream");
   return args.stream;
 }
+
+// The plugin's own threads, where it lends them.
+class FrameWorkers final : public Workers {
+ public:
+  explicit FrameWorkers(const Frame& frame) : frame_(frame) {
+    const Api& api = *frame.api;
+    if (api.struct_size < sizeof(Api) || !api.schedule || !api.thread_count) return;
+    int64_t threads = 0;
+    ThreadCountArgs args{sizeof args, nullptr, frame.context, &threads};
+    if (is_none(frame, api.thread_count(&args)) && threads > 1) count_ = threads;
+  }
+  [[nodiscard]] int64_t count() const override { return count_; }
+  bool give(void (*task)(void*), void* data) const override {
+    if (count_ == 1) return false;
+    ScheduleArgs args{sizeof args, nullptr, frame_.context, task, data};
+    return is_none(frame_, frame_.api->schedule(&args));
+  }
+
+ private:
+  const Frame& frame_;
+  int64_t count_ = 1;
+};
 
 std::string name_of(const std::vector<std::pair<std::string, Constant>>& all) {
   for (const auto& [key, value] : all)
@@ -82,9 +108,10 @@ std::string answer(const Frame& frame, bool cuda, std::string& name) {
   try {
     auto all = constants(frame.attributes);
     name = name_of(all);
-    const Call call(buffers(frame.arguments), buffers(frame.results), cuda ? stream_of(frame) : nullptr,
-                    std::move(all));
-    return run(name, call);
+    if (cuda)
+      return run(name, {buffers(frame.arguments), buffers(frame.results), stream_of(frame), std::move(all)});
+    const FrameWorkers workers(frame);
+    return run(name, {buffers(frame.arguments), buffers(frame.results), nullptr, std::move(all), &workers});
   } catch (const std::exception& e) {
     return e.what();
   }

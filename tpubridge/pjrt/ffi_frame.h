@@ -92,6 +92,19 @@ struct StreamArgs {
   void* context;
   void* stream;
 };
+struct ScheduleArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* context;
+  void (*task)(void*);
+  void* data;
+};
+struct ThreadCountArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* context;
+  int64_t* threads;
+};
 struct Api {
   size_t struct_size;
   Extension* extensions;
@@ -102,6 +115,10 @@ struct Api {
   void (*error_destroy)(DestroyArgs*);
   void* handler_register;
   void* (*stream_get)(StreamArgs*);
+  void *type_register, *execution_context_get, *state_set, *state_get;
+  void *memory_allocate, *memory_free;
+  void* (*schedule)(ScheduleArgs*);
+  void* (*thread_count)(ThreadCountArgs*);
 };
 struct Frame {
   size_t struct_size;
