@@ -69,6 +69,7 @@ enum class Do {
   call_limited,  // with too little memory: nothing has happened
   second,        // another compiled step over the same model
   prepare,       // nothing has happened
+  many,          // several calls at once
   // How later calls are made.
   rows,
   factor,  // a number among the arguments

@@ -29,6 +29,7 @@ void World::apply(const Act& act) {
     case Do::call_limited:
     case Do::second:
     case Do::prepare:
+    case Do::many:
       throw std::logic_error("calls are made by run()");
     case Do::rows:
       rows = 4 + act.which % 3;

@@ -84,6 +84,8 @@ int weight(Do what, const Case& c) {
       [[fallthrough]];
     case Do::call_throws:  // nor what an optimizer did that nobody knows
       return unknown ? 0 : 2;
+    case Do::many:
+      return 2;
     case Do::factor:
     case Do::save_load:
     case Do::thread:
@@ -160,6 +162,15 @@ Case generate(uint64_t seed) {
     c.acts.push_back(act(d, c));
     if (d.percent(30)) c.acts.push_back(act(d, c));
     calls(1 + d.below(d.percent(50) ? 3 : 7));
+  }
+  if (d.percent(35)) {  // calls of many steps, mostly of a step that can be a loop
+    if (d.percent(80)) {
+      c.step.write = Write::none;
+      c.step.schedule = false;
+      c.step.returns &= ~static_cast<unsigned>(kArgument);
+    }
+    for (size_t i = 0; i + 1 < c.acts.size(); ++i)
+      if (c.acts[i].what == Do::call && d.percent(40)) c.acts[i] = {Do::many, d.below(4), 0};
   }
   const std::pair<const char*, bool Step::*> flags[] = {{"halves", &Step::halves},
                                                         {"clip", &Step::clip},

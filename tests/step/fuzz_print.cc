@@ -33,6 +33,7 @@ constexpr std::array<Text, kActs> kTexts{{
     {"call_limited", "set_memory_limit(live + 1 + {w}); step(x, y, out, factor); set_memory_limit(0);"},
     {"second", "second(x, y);  // loss = (net(x) - y)^4: backward and optimizer.step() where step has them"},
     {"prepare", "step.prepare(x, y, out, factor);  // nothing has happened"},
+    {"many", "step.many(X, Y, OUT, factor);  // of [1, 2, 3, 7][{w} % 4] steps"},
     {"rows", "rows = 4 + {w} % 3;  // of x and y"},
     {"factor", "factor = {v};"},
     {"write_to", "out = [new tensor, kept tensor, base.slice(0, 1, 1 + n), extra, extra.clone()][{w} % 5];"},

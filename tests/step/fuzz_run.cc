@@ -111,13 +111,18 @@ struct Run {
   }
 
   std::optional<Difference> act(const Act& a) {
-    const bool is_call = a.what <= Do::prepare;
+    const bool is_call = a.what <= Do::many;
     if (!is_call) return everywhere([&](World& w) { w.apply(a); });
     ++calls;
     if (auto d = everywhere([&](World& w) { w.make_arguments(calls); })) return d;
     switch (a.what) {
       case Do::second:
         return everywhere([](World& w) { w.call_second(); });
+      case Do::many: {
+        const int64_t steps = steps_of_many(a);
+        calls += static_cast<uint64_t>(steps);
+        return everywhere([&](World& w) { w.call_many(calls, steps); });
+      }
       case Do::prepare: {
         const std::string error = error_of([&] { compiled().prepare(); });
         if (error.empty()) return std::nullopt;

@@ -86,8 +86,10 @@ TEST(Fuzz, ForHours) {
     }
     if (gone() < told + 10) continue;
     told = gone();
-    std::printf("%.0f s: %lu cases to seed %lu, %lu failed, %lu ended early; %ld of %ld calls replayed\n",
-                told, cases + 1, seed, failed, nothing, calls().replayed, calls().all);
+    std::printf(
+        "%.0f s: %lu cases to seed %lu, %lu failed, %lu ended early; %ld of %ld calls replayed, "
+        "%ld of them in loops\n",
+        told, cases + 1, seed, failed, nothing, calls().replayed, calls().all, calls().looped);
     std::fflush(stdout);
   }
   for (const auto& [kind, n] : kinds) std::printf("%6d  %s\n", n, kind.c_str());

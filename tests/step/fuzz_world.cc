@@ -25,6 +25,8 @@ Plain& static_plain() {
   return p;
 }
 
+bool is_on_device(const Tensor& t) { return !t.device().is_cpu(); }
+
 Tensor plainly(const Plain& p, const Tensor& given) {
   auto o = given * p.gain + p.shift;
   if (p.flips) o = -o;
@@ -46,6 +48,7 @@ World::~World() {
       const StepReport r = (*s)->report();
       calls().all += r.calls;
       calls().replayed += r.replayed;
+      calls().looped += r.looped;
     }
 }
 
@@ -235,6 +238,39 @@ void World::in_place(const std::function<Tensors()>& run) {
 
 void World::call(int64_t stop) {
   in_place([&] { return step_ ? (*step_)(x, y, out, factor, stop) : scene->body(x, y, out, factor, stop); });
+}
+
+void World::call_many(uint64_t number, int64_t steps) {
+  const bool old_keep = std::exchange(keep, false), old_grad = std::exchange(argument_grad, false);
+  const int old_write_to = std::exchange(write_to, 0);
+  std::vector<Tensors> all(3);
+  for (int64_t i = 0; i < steps; ++i) {
+    make_arguments(number + static_cast<uint64_t>(i) * 7919);
+    all[0].push_back(x), all[1].push_back(y), all[2].push_back(out);
+  }
+  const Tensor xs = torch::stack(all[0]), ys = same ? xs : torch::stack(all[1]), outs = torch::stack(all[2]);
+  in_place([&] {
+    if (kind == Kind::compiled && !singly) return step_->many(xs, ys, outs, factor, int64_t{0});
+    std::vector<Tensors> given;
+    for (int64_t i = 0; i < steps; ++i) {
+      // An ordinary call of a compiled step has memory of its own for each argument.
+      const auto row = [&](const Tensor& t) { return is_on_device(t) && step_ ? t[i].clone() : t[i]; };
+      const Tensor a = row(xs), b = same ? a : row(ys), o = row(outs);
+      const auto r = step_ ? (*step_)(a, b, o, factor, int64_t{0}) : scene->body(a, b, o, factor, 0);
+      const torch::NoGradGuard quiet;
+      if (step_) outs[i].copy_(o);
+      given.resize(r.size());
+      for (size_t k = 0; k < r.size(); ++k) given[k].push_back(r[k].defined() ? r[k].detach().clone() : r[k]);
+      if (kind == Kind::traced) sync();
+    }
+    Tensors stacked;
+    for (const auto& g : given) stacked.push_back(g[0].defined() ? torch::stack(g) : Tensor());
+    return stacked;
+  });
+  returned.push_back(outs);
+  const torch::NoGradGuard quiet;
+  x = xs[steps - 1].clone(), y = same ? x : ys[steps - 1].clone(), out = outs[steps - 1].clone();
+  keep = old_keep, argument_grad = old_grad, write_to = old_write_to;
 }
 
 void World::prepare() {

@@ -58,7 +58,7 @@ using Body = std::function<Tensors(Tensor x, Tensor y, Tensor out, double factor
 
 // Calls of compiled steps in all worlds so far: a fuzzer of steps that are never replayed would show nothing.
 struct Calls {
-  int64_t all = 0, replayed = 0;
+  int64_t all = 0, replayed = 0, looped = 0;
 };
 [[nodiscard]] Calls& calls();
 
@@ -97,6 +97,8 @@ struct World {
   // The arguments of call `number`; the same in every world.
   void make_arguments(uint64_t number);
   void call(int64_t stop = 0);
+  // With arguments of its own; those of its last step stay.
+  void call_many(uint64_t number, int64_t steps);
   void call_second();
   void prepare();
   [[nodiscard]] std::vector<Seen> look() const;
@@ -117,6 +119,7 @@ struct World {
   int64_t rows = 4;
   double factor = 1;
   int write_to = 0;
+  bool singly = false;  // many() is made as so many calls
   bool same = false, keep = false, threaded = false, no_grad = false, argument_grad = false;
   Tensor x, y, out;
   Tensors returned;
@@ -134,6 +137,11 @@ struct World {
 
   std::unique_ptr<CompiledStep<Body>> inner_, step_, second_;
 };
+
+[[nodiscard]] inline int64_t steps_of_many(const Act& a) {
+  constexpr int64_t steps[] = {1, 2, 3, 7};
+  return steps[a.which % 4];
+}
 
 // An option of the optimizer's groups by what it is; null where the class has none.
 [[nodiscard]] double* option_of(torch::optim::OptimizerOptions& options, Do which);

@@ -41,6 +41,8 @@ struct StepOptions {
   size_t programs = 8;  // kept for different guards; the least recently used goes first
   // Compile quickly and run at once; the optimised program takes over when a thread in the background has it.
   bool tiered = false;
+  // How many steps of many() are one program; 0: all that it is given.
+  int64_t steps_per_call = 0;
   std::string name = "step";
 };
 
@@ -50,6 +52,8 @@ struct StepReport {
   size_t programs = 0;
   int64_t temporary_bytes = 0;  // what the latest program takes while it runs, beside arguments and results
   std::string why_traced;       // why the latest traced call could not be replayed yet; empty where it could
+  int64_t looped = 0;           // of the replayed ones: in a program of many steps
+  std::string why_single;  // why the latest steps of many() were calls of their own; empty: they were not
 };
 
 // The compiled steps that live at the moment, the oldest first. tpubridge::report() lists them too.
@@ -73,6 +77,16 @@ class Engine {
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments, const std::vector<uint64_t>& others,
                                const std::function<std::vector<at::Tensor>()>& run,
                                std::shared_ptr<void>& form);
+  // Calls with the rows of `stacks` in turn, several in one program where that gives the same; `run` is given
+  // the tensors of one call. Tensors of the results come back with a row for each. `before`: see many_with().
+  using RunRow = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& row)>;
+  using Before = std::function<void(int64_t step)>;
+  std::vector<at::Tensor> many(const std::vector<at::Tensor>& stacks, const std::vector<uint64_t>& others,
+                               const RunRow& run, std::shared_ptr<void>& form, const Before& before);
+  // All of them in one program, or nothing, where nothing has happened.
+  std::optional<std::vector<at::Tensor>> loop(const std::vector<at::Tensor>& stacks,
+                                              const std::vector<uint64_t>& others, const RunRow& run,
+                                              std::shared_ptr<void>& form, const Before& before);
   // The program that such a call runs, compiled: nothing runs, and everything is as it was before (the named
   // optimizers, too). As long as the result lives the program is known.
   [[nodiscard]] std::shared_ptr<const void> prepare(const std::vector<at::Tensor>& arguments,
@@ -96,6 +110,26 @@ class CompiledStep {
   template <class... Args>
   auto operator()(Args&&... args) {
     return step::typed_call(*engine_, fn_, args...);
+  }
+  // As many steps as the tensors among the arguments have rows (their first dimension): step i gets row i of
+  // each. Gives what the steps gave, each tensor with a row for each step. Once the step is replayed they are
+  // one program: a loop on the device, with the numbers that so many calls would give. What cannot be shown
+  // to give the same is called step by step (report().why_single).
+  template <class... Args>
+  auto many(Args&&... args) {
+    return step::typed_many(*engine_, fn_, step::Engine::Before(), args...);
+  }
+  // The same; before(i) sets what step i finds: the learning rate of a schedule, say. It is called in order
+  // before anything runs, and again where steps are called one by one: what it does must hang on i alone.
+  template <class... Args>
+  auto many_with(const step::Engine::Before& before, Args&&... args) {
+    return step::typed_many(*engine_, fn_, before, args...);
+  }
+  // The same as one program, whatever steps_per_call is; nothing where that cannot be (yet): then nothing has
+  // happened but for what before() did. For a step that gives something.
+  template <class... Args>
+  auto loop_with(const step::Engine::Before& before, Args&&... args) {
+    return step::typed_loop(*engine_, fn_, before, args...);
   }
   // Compiles what such a call runs, and leaves everything as it was: the first call compiles nothing then.
   template <class... Args>

@@ -87,6 +87,12 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
   for (const auto& o : r_.optimizers)
     for (size_t i = 0; i < o.plain.size(); ++i, ++numbers_of_optimizers_)
       if (o.plain[i] == o.perturbed[i]) fixed_.push_back({numbers_of_optimizers_, o.plain[i]});
+  for (const auto& o : r_.optimizers) {
+    int64_t steps = 0;
+    for (const auto& first : r_.optimizers)
+      if (first.optimizer == o.optimizer && !first.counted.empty()) steps = first.counted[0].steps;
+    steps_of_call_.push_back(steps);
+  }
 }
 
 void Replay::pack_numbers() {
@@ -140,8 +146,8 @@ int64_t Replay::find_thrown_away() {
   return bytes;
 }
 
-void Replay::execute() {
-  const bool over = r_.compiled->spreading != nullptr;
+// What the program is given, and what of it must outlive the call though it may be taken over.
+void Replay::take_inputs(const std::vector<bool>& donated, bool over) {
   inputs_.clear();
   keep_.clear();
   for (size_t i = 0; i < r_.leaves; ++i) {
@@ -149,7 +155,7 @@ void Replay::execute() {
     if (!k.node) {  // an argument, or something of the host
       const Value& v = value_of(i);
       if (!over) inputs_.push_back(&exec::buffer_of(*v.node(), v.index()));
-      if (donated_[i] && (!spare_[i] || v->references() > 1 || !exec::is_private(v->data(v.index()))))
+      if (donated[i] && (!spare_[i] || v->references() > 1 || !exec::is_private(v->data(v.index()))))
         keep_.push_back(static_cast<int64_t>(i));
       continue;
     }
@@ -157,8 +163,13 @@ void Replay::execute() {
     // What somebody else can still see must outlive the call.
     k.private_ =
         k.node->references() == 1 && k.owner.use_count() == 1 + static_cast<long>(k.data->remembered);
-    if (donated_[i] && !(spare_[i] && k.private_)) keep_.push_back(static_cast<int64_t>(i));
+    if (donated[i] && !(spare_[i] && k.private_)) keep_.push_back(static_cast<int64_t>(i));
   }
+}
+
+void Replay::execute() {
+  const bool over = r_.compiled->spreading != nullptr;
+  take_inputs(donated_, over);
   for (const auto& pack : packs_) inputs_.push_back(&pack.buffers[0]);
   const exec::Compiled& compiled = r_.compiled->best();
   auto run = [&] {
@@ -193,20 +204,20 @@ Value Replay::result(const Target& t) {
   if (!t.is_root) return value_of(t.from);
   Value& made = results_[t.from];
   if (made) return made;
-  auto data = std::make_shared<exec::BufferData>(std::move(outputs_[t.from]), r_.device);
+  auto data = std::make_shared<exec::BufferData>(std::move(output(t.from)), r_.device);
   if (!rest_.empty()) data->set_spread(std::move(rest_[t.from]));
   return made = trace::Node::leaf(std::move(data), r_.results[t.from], r_.device);
 }
 
 void Replay::replace(exec::BufferData& data, size_t root) {
-  data.replace(std::move(outputs_[root]));
+  data.replace(std::move(output(root)));
   if (!rest_.empty()) data.set_spread(std::move(rest_[root]));
 }
 
 // State that nobody else looks at gets the new buffer in the place of the old one.
 bool Replay::swap_in(const Target& t, Storage& s) {
   auto* held = uses_[t.from] == 1 ? own_buffer(s) : nullptr;
-  if (!held || &held->as_it_is().shape() != &outputs_[t.from].shape()) return false;
+  if (!held || &held->as_it_is().shape() != &output(t.from).shape()) return false;
   replace(*held, t.from);
   return true;
 }
@@ -299,12 +310,12 @@ void Replay::make_fresh() {
       fresh_[i] = new_storage(r_.targets[i].bytes, r_.device);
 }
 
-void Replay::put_gradients(const std::vector<at::Tensor>& arguments) {
+void Replay::put_gradients(const std::vector<at::Tensor>& arguments, int64_t rounds) {
   for (size_t i : slots_) {
     const auto& s = r_.slots[i];
     at::Tensor& g = gradients_[i].variable->mutable_grad();
     if (s.end == GradientSlot::End::same) {
-      if (g.defined()) add_to_version(*g.unsafeGetTensorImpl(), s.version);
+      if (g.defined()) add_to_version(*g.unsafeGetTensorImpl(), s.version * static_cast<uint32_t>(rounds));
     } else if (s.end == GradientSlot::End::cleared) {
       g = at::Tensor();
     } else {
@@ -320,15 +331,23 @@ void Replay::put_gradients(const std::vector<at::Tensor>& arguments) {
 }
 
 // The program runs: now, and only now, the rest of the world is told.
-void Replay::commit(const std::vector<at::Tensor>& arguments) {
+void Replay::commit(const std::vector<at::Tensor>& arguments, int64_t rounds) {
   for (const auto& [generator, next] : drawn_) set_next_draw(generator, next);
   put(arguments);
-  put_gradients(arguments);
-  for (const auto& c : checks_) add_to_version(*c.tensor, c.written);
+  put_gradients(arguments, rounds);
+  for (const auto& c : checks_) add_to_version(*c.tensor, c.written * static_cast<uint32_t>(rounds));
   for (size_t i = 0; i < arguments.size(); ++i)
     if (r_.argument_writes[i] != 0)
       add_to_version(*arguments[i].unsafeGetTensorImpl(), r_.argument_writes[i]);
-  for (const auto& o : r_.optimizers) o.count();
+  for (int64_t i = 0; i < rounds; ++i)
+    for (const auto& o : r_.optimizers) o.count();
+}
+
+void Replay::forget_call() {
+  outputs_.clear();
+  rest_.clear();
+  fresh_.clear();
+  for (size_t i : others_) values_[i] = Value();
 }
 
 std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>& arguments) {
@@ -342,10 +361,7 @@ std::optional<std::vector<at::Tensor>> Replay::run(const std::vector<at::Tensor>
   std::vector<at::Tensor> out;
   out.reserve(r_.returned.size());
   for (const auto& g : r_.returned) out.push_back(make(g, arguments));
-  outputs_.clear();
-  rest_.clear();
-  fresh_.clear();
-  for (size_t i : others_) values_[i] = Value();
+  forget_call();
   return out;
 }
 

@@ -1,9 +1,11 @@
 // Running a recorded call again.
 #pragma once
 
+#include <map>
 #include <unordered_set>
 
 #include "tpubridge/exec/runtime.h"
+#include "tpubridge/lower/loop.h"
 #include "tpubridge/step/record.h"
 
 namespace tpubridge::step {
@@ -19,6 +21,13 @@ class Replay {
   // Empty where something it stands on is gone or is not what it was: the call must be traced again. Where
   // it throws, everything is as it was before.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments);
+  // So many calls as one program, a loop over them. Arguments of the device, and of the host, have one more
+  // dimension, a row for each call; so have the results. `enter` is called before each (null: nothing
+  // happens), in order; what it throws ends it all before anything happened, and where it gives false, that
+  // call is no replay. Empty where the loop cannot be shown to be so many replays: nothing has happened.
+  using Enter = std::function<bool(int64_t)>;
+  std::optional<std::vector<at::Tensor>> run_many(const std::vector<at::Tensor>& stacks, int64_t rounds,
+                                                  const Enter& enter);
   [[nodiscard]] std::string_view why_not() const { return why_not_; }  // when it was empty
   [[nodiscard]] Recorded take() && { return std::move(r_); }
 
@@ -42,12 +51,14 @@ class Replay {
   bool bind_gradients(const std::vector<at::Tensor>& arguments);
   bool bind_gradient(size_t slot, const std::vector<at::Tensor>& arguments);
   bool bind_other(size_t source, const std::vector<at::Tensor>& arguments);
-  bool bind_numbers(const std::vector<at::Tensor>& arguments);
+  bool bind_numbers(const std::vector<at::Tensor>& arguments, int64_t round = 0);
+  [[nodiscard]] std::string_view surroundings();
   bool check(size_t source);
   void pack_numbers();
   [[nodiscard]] const trace::Value& value_of(size_t source) const;
   [[nodiscard]] static exec::BufferData* own_buffer(const Storage& s);
   [[nodiscard]] int64_t find_thrown_away();
+  void take_inputs(const std::vector<bool>& donated, bool over);
   void execute();
   std::vector<pjrt::Buffer> execute_everywhere(const exec::Compiled& compiled);
   std::vector<pjrt::Buffer> execute_over(const exec::Compiled& compiled);
@@ -60,14 +71,37 @@ class Replay {
   void replace(exec::BufferData& data, size_t root);
   Storage* target_storage(size_t target, const std::vector<at::Tensor>& arguments);
   void make_fresh();
-  void put_gradients(const std::vector<at::Tensor>& arguments);
-  void commit(const std::vector<at::Tensor>& arguments);
+  void put_gradients(const std::vector<at::Tensor>& arguments, int64_t rounds);
+  void commit(const std::vector<at::Tensor>& arguments, int64_t rounds = 1);
+  [[nodiscard]] pjrt::Buffer& output(size_t root) {
+    return outputs_[window_ ? window_->place_of[root] : root];
+  }
+  void forget_call();
   at::Tensor make(const Given& g, const std::vector<at::Tensor>& arguments);
 
   struct Pack {
     std::vector<std::byte> bytes;       // what the buffer holds
     std::vector<pjrt::Buffer> buffers;  // one for each device
   };
+  // Many calls in one program; replay_many.cc.
+  struct Window {
+    lower::Loop loop;
+    std::shared_ptr<const exec::Compiled> compiled;
+    std::string failed;                 // why it could not be compiled
+    std::vector<bool> donated;          // per leaf
+    std::vector<size_t> place_of;       // per root: among the results, where its last value is one
+    std::vector<size_t> other_targets;  // but for those that are only returned
+    std::vector<Pack> packs;
+  };
+  [[nodiscard]] std::string_view cannot_loop() const;
+  [[nodiscard]] std::string_view plan(lower::Loop& loop) const;
+  [[nodiscard]] Window& window(int64_t rounds);
+  void compile_window(Window& w) const;
+  bool bind_stack(size_t source, const std::vector<at::Tensor>& stacks);
+  bool bind_rounds(const std::vector<at::Tensor>& stacks, const Enter& enter);
+  bool execute_window();
+  [[nodiscard]] std::vector<at::Tensor> rows_of_results();
+
   Recorded r_;
   Runner* runner_;
   uint64_t opened_ = exec::openings();  // the program is of the client that was open then
@@ -81,6 +115,7 @@ class Replay {
   std::vector<size_t> captured_, others_;  // sources
   std::vector<size_t> slots_;              // that the call has to do with
   std::vector<double> of_optimizers_;
+  std::vector<int64_t> steps_of_call_;  // per step of an optimizer: how many of them a call takes
   size_t numbers_of_optimizers_ = 0;
   // A tensor from outside, in little room: hundreds are looked at in every call.
   struct Check {
@@ -117,7 +152,9 @@ class Replay {
   std::vector<size_t> other_targets_;
   std::unordered_set<const Storage*> captured_storages_;
   std::vector<size_t> given_targets_;  // per target: how many gradients and results look at it
+  std::map<int64_t, Window> windows_;  // by the number of calls
   // Of the call that runs at the moment.
+  Window* window_ = nullptr;          // it is many calls
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
   std::string_view why_not_;
@@ -127,7 +164,7 @@ class Replay {
   std::vector<std::pair<at::Generator, Draw>> drawn_;  // where generators will stand
   std::vector<Storage*> thrown_away_;                  // gradients that nobody else holds
   std::vector<pjrt::Buffer> outputs_;
-  std::vector<exec::Spread> rest_;  // of each, on other devices, where there is any
+  std::vector<exec::Spread> rest_;     // of each, on other devices, where there is any
   std::vector<trace::Value> results_;  // per root, where made already
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> fresh_;
 };

@@ -36,6 +36,7 @@ bool Replay::bind_captured(size_t i) {
 
 bool Replay::bind_other(size_t i, const std::vector<at::Tensor>& arguments) {
   auto& s = r_.sources[i];
+  if (window_ && window_->loop.stacked[i]) return bind_stack(i, arguments);
   if (s.kind == Source::Kind::host) {
     const at::Tensor from = s.host.get(arguments);
     if (!from.defined()) return false;
@@ -95,15 +96,18 @@ bool Replay::bind_gradients(const std::vector<at::Tensor>& arguments) {
   return true;
 }
 
-// The numbers that this call needs, and where it leaves the generators.
-bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments) {
+// The numbers that this call needs, or one so many later, and where it leaves the generators.
+bool Replay::bind_numbers(const std::vector<at::Tensor>& arguments, int64_t round) {
   of_optimizers_.clear();
-  for (const auto& o : r_.optimizers) next_numbers(*o.optimizer, o.ahead, of_optimizers_);
+  for (size_t i = 0; i < r_.optimizers.size(); ++i) {
+    const auto& o = r_.optimizers[i];
+    next_numbers(*o.optimizer, o.ahead + round * steps_of_call_[i], of_optimizers_);
+  }
   if (of_optimizers_.size() != numbers_of_optimizers_) return false;
   for (const auto& f : fixed_)
     if (of_optimizers_[f.number] != f.value) return false;
   std::vector<Draw> draws;
-  drawn_.clear();
+  if (round == 0) drawn_.clear();
   for (const auto& d : r_.draws) {
     auto it = std::find_if(drawn_.begin(), drawn_.end(), [&](auto& x) { return x.first == d.generator; });
     if (it == drawn_.end()) it = drawn_.emplace(drawn_.end(), d.generator, next_draw(d.generator));
@@ -178,9 +182,8 @@ bool Replay::bind_computed(const std::vector<at::Tensor>& arguments) {
   return why_not_.empty();
 }
 
-// Why it cannot be replayed now; empty where it can.
-std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
-  if (opened_ != exec::openings()) return "the device was opened again";
+// Why it cannot be replayed, of what is no tensor and no number; empty where it can.
+std::string_view Replay::surroundings() {
   if (!hold(r_.looks)) return "a variable that it captures, or one beside it, changed";
   if (!hold(r_.modules)) return "a member of a module changed";
   for (const auto& o : r_.options) {
@@ -189,6 +192,13 @@ std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
   }
   for (const auto& w : r_.watched)
     if (w.ask() != w.answer) return "a mode of a step inside changed";
+  return {};
+}
+
+// Why it cannot be replayed now; empty where it can.
+std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
+  if (opened_ != exec::openings()) return "the device was opened again";
+  if (const auto why = surroundings(); !why.empty()) return why;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& a = arguments[i];
     if (!r_.argument_varies[i] && a.defined() && a.has_storage() &&
@@ -219,6 +229,7 @@ std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
     if (const Storage* s = target_storage(i, arguments); s && s->nbytes() != t.bytes)
       return "a tensor that it writes to has another size";
   }
+  if (window_) return {};  // its numbers come round by round
   if (!bind_numbers(arguments)) return "a number of an optimizer or of the host is another";
   return {};
 }

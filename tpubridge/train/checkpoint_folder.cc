@@ -8,6 +8,7 @@
 #include <random>
 #include <system_error>
 
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/fd.h"
 #include "tpubridge/base/hash.h"
 #include "tpubridge/base/json.h"
@@ -142,7 +143,7 @@ const std::vector<HostTensor>& CheckpointData::file(const std::string& name, con
 }
 
 void write_checkpoint(const Path& folder, const CheckpointData& data) try {
-  const Path target = std::filesystem::absolute(folder);
+  const Path target = absolute_path(folder);
   make_folder(target.parent_path());
   const Draft draft(target);
   json manifest{{"format", kFormat},

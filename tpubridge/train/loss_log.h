@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "tpubridge/train/step_runner.h"
 
@@ -26,7 +27,11 @@ class LossLog {
   void add(Step step) { pending_.push_back(std::move(step)); }
   // Reads all but the newest `keep`; throws NonFinite for the first that is no number.
   void read(size_t keep);
-  void clear() { pending_.clear(); }
+  void clear() { pending_.clear(), rows_ = host_ = at::Tensor(); }
+  // Of the first step that was not read.
+  [[nodiscard]] std::optional<int64_t> next_epoch() const {
+    return pending_.empty() ? std::nullopt : std::optional(pending_.front().epoch);
+  }
   [[nodiscard]] double loss() const { return loss_; }  // the latest that was read
   [[nodiscard]] double norm() const { return norm_; }
   [[nodiscard]] double rate() const { return rate_; }
@@ -34,6 +39,8 @@ class LossLog {
 
  private:
   std::deque<Step> pending_;
+  [[nodiscard]] double number(const at::Tensor& of, int64_t row);
+  at::Tensor rows_, host_;  // the numbers of several steps that were read last, and where they are read from
   double loss_ = 0, norm_ = 0, rate_ = 0;
   int64_t step_ = 0;
 };

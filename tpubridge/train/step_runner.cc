@@ -78,18 +78,20 @@ at::Tensor StepRunner::more(const Batch& batch, double weight, const at::Tensor&
 }
 
 template <class F, class... Args>
-void StepRunner::make(std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f, const char* name,
-                      bool steps) {
+std::shared_ptr<CompiledStep<F>> StepRunner::make(
+    std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f, const char* name, bool steps) {
   StepOptions options{.modules = {module_}, .host_reads = host_reads_, .name = name};
   // Each replayed call counts as a step of theirs. Those of tpubridge::optim are followed without a name.
   if (steps && !dynamic_cast<optim::Fused*>(&optimizer_)) options.optimizers = {&optimizer_};
   auto step = std::make_shared<CompiledStep<F>>(compile(f, std::move(options)));
   traced_.push_back([step] { return step->traced(); });
   into = [step](Args... args) { return (*step)(args...); };
+  return step;
 }
 
 void StepRunner::compile_all() {
   traced_.clear();
+  loop_ = nullptr;
   auto whole = [this](const Batch& b) { return this->whole(b); };
   auto first = [this](const Batch& b, double w) { return this->first(b, w); };
   auto more = [this](const Batch& b, double w, const at::Tensor& sum) { return this->more(b, w, sum); };
@@ -103,7 +105,10 @@ void StepRunner::compile_all() {
   if (on_cpu || !known) {
     whole_ = whole, first_ = first, more_ = more, apply_ = apply;
   } else {
-    make<decltype(whole), const Batch&>(whole_, whole, "training step", true);
+    auto step = make<decltype(whole), const Batch&>(whole_, whole, "training step", true);
+    loop_ = [step](const Batch& stacks, const std::function<void(int64_t)>& before) {
+      return step->loop_with(before, stacks);
+    };
     make<decltype(first), const Batch&, double>(first_, first, "first micro-batch", false);
     make<decltype(more), const Batch&, double, const at::Tensor&>(more_, more, "micro-batch", false);
     make<decltype(apply), const at::Tensor&>(apply_, apply, "optimizer", true);
@@ -137,6 +142,12 @@ StepResult StepRunner::run(const std::vector<MicroBatch>& parts) {
     }
   }
   return {out[0], out.size() > 1 ? out[1] : at::Tensor()};
+}
+
+std::optional<StepResult> StepRunner::loop(const Batch& stacks, const std::function<void(int64_t)>& before) {
+  const auto out = loop_ ? loop_(stacks, before) : std::nullopt;
+  if (!out) return std::nullopt;
+  return StepResult{(*out)[0], out->size() > 1 ? (*out)[1] : at::Tensor()};
 }
 
 StepResult StepRunner::run_plain(const std::vector<MicroBatch>& parts) {

@@ -14,6 +14,7 @@ namespace tpubridge::train {
 
 struct StepResult {
   at::Tensor loss, norm;  // on the device; norm is undefined without clipping
+  int64_t row = -1;       // of both, where they are those of several steps
 };
 
 class StepRunner {
@@ -21,6 +22,10 @@ class StepRunner {
   StepRunner(std::shared_ptr<torch::nn::Module> module, LossFunction loss, torch::optim::Optimizer& optimizer,
              double clip_norm, HostReads host_reads);
   [[nodiscard]] StepResult run(const std::vector<MicroBatch>& parts);
+  // Steps over the rows of this batch as one program; before(i) sets the rate of step i. Nothing where that
+  // cannot be (yet).
+  [[nodiscard]] std::optional<StepResult> loop(const Batch& stacks,
+                                               const std::function<void(int64_t)>& before);
   // The same step with nothing compiled, for a search op by op.
   [[nodiscard]] StepResult run_plain(const std::vector<MicroBatch>& parts);
   // The loss alone, without gradients, with the module in eval mode.
@@ -39,8 +44,8 @@ class StepRunner {
   Two apply(const at::Tensor& loss);
   void compile_all();
   template <class F, class... Args>
-  void make(std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f, const char* name,
-            bool steps);
+  std::shared_ptr<CompiledStep<F>> make(std::function<std::invoke_result_t<F, Args...>(Args...)>& into, F f,
+                                        const char* name, bool steps);
 
   std::shared_ptr<torch::nn::Module> module_;
   LossFunction loss_;
@@ -50,6 +55,7 @@ class StepRunner {
   HostReads host_reads_;
   std::vector<std::function<int64_t()>> traced_;
   std::function<Two(const Batch&)> whole_;
+  std::function<std::optional<Two>(const Batch&, const std::function<void(int64_t)>&)> loop_;
   std::function<at::Tensor(const Batch&, double)> first_;
   std::function<at::Tensor(const Batch&, double, const at::Tensor&)> more_;
   std::function<Two(const at::Tensor&)> apply_;

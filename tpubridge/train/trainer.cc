@@ -54,9 +54,11 @@ TrainResult Trainer::Impl::loop(DataSource& data, DataSource* evaluation) {
   TrainResult result;
   int64_t last_saved = store && store->latest() ? store->latest()->step : -1;
   while (!finished()) {
-    if (!one_step()) break;
-    if (step % options.log_every == 0) {
-      report(1);
+    const int64_t before = step;
+    if (!some_steps(evaluation != nullptr)) break;
+    for (int64_t at = before + 1; at <= step; ++at)
+      if (at % options.log_every == 0) report(static_cast<size_t>(step - at) + 1);
+    if (before / options.log_every != step / options.log_every) {
       if (store && !store->busy()) settle();
       if (unsaved && has_room()) save();
     }
@@ -93,30 +95,38 @@ bool Trainer::Impl::finished() const {
   return (options.steps > 0 && step >= options.steps) || (options.epochs > 0 && epoch >= options.epochs);
 }
 
-// False where the data ended before a batch came.
-bool Trainer::Impl::one_step() {
-  std::vector<Fetched> batches;
-  nlohmann::json first;
-  for (int empty = 0; static_cast<int64_t>(batches.size()) < options.accumulate;) {
+std::optional<Trainer::Impl::Gathered> Trainer::Impl::gather() {
+  Gathered out;
+  for (int empty = 0; static_cast<int64_t>(out.batches.size()) < options.accumulate;) {
     Fetched f = fetch();
     position = std::move(f.after);
     if (f.host) {
       empty = 0;
-      if (batches.empty()) first = std::move(f.before);
-      batches.push_back(std::move(f));
+      if (out.batches.empty()) out.position = std::move(f.before);
+      out.batches.push_back(std::move(f));
       continue;
     }
     ++epoch;
     if (options.epochs > 0 && epoch >= options.epochs) break;
     if (++empty == 2) throw ArgumentError("the data gave an epoch without a batch");
   }
-  if (batches.empty()) return false;
+  if (out.batches.empty()) return std::nullopt;
+  out.epoch = epoch;
+  return out;
+}
+
+void Trainer::Impl::take(Gathered gathered) {
   const double rate = set_rate(step);
-  train::StepResult result = run(batches);
+  train::StepResult result = run(gathered.batches);
   ++step;
-  for (const auto& b : batches) examples += b.examples();
-  losses.add({step, epoch, std::move(first), rate, std::move(result)});
-  return true;
+  for (const auto& b : gathered.batches) examples += b.examples();
+  losses.add({step, gathered.epoch, std::move(gathered.position), rate, std::move(result)});
+}
+
+bool Trainer::Impl::one_step() {
+  auto gathered = gather();
+  if (gathered) take(std::move(*gathered));
+  return gathered.has_value();
 }
 
 }  // namespace tpubridge

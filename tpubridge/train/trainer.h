@@ -57,7 +57,10 @@ struct Progress {
 struct TrainerOptions {
   int64_t steps = 0, epochs = 0;  // whichever comes first; 0: no such limit, but one of them is needed
   int64_t accumulate = 1;         // batches of the data for one step
-  double clip_norm = 0;           // largest norm of all gradients together; 0: as they are
+  // So many steps are one program, where the device would wait for the host otherwise (small models). They
+  // end where an evaluation, a checkpoint or the run does; a signal is seen after them.
+  int64_t steps_per_call = 1;
+  double clip_norm = 0;  // largest norm of all gradients together; 0: as they are
   Schedule schedule = schedule::constant();
   int64_t log_every = 10;
   int64_t evaluate_every = 0;  // steps; 0: only at the end

@@ -27,6 +27,9 @@ TrainerOptions checked(TrainerOptions o) {
     if (value < 0) refuse(field, value, "it must not be negative");
   if (o.steps == 0 && o.epochs == 0) refuse("steps", 0, "either steps or epochs must be given");
   if (o.accumulate < 1) refuse("accumulate", o.accumulate, "it must be at least 1");
+  if (o.steps_per_call < 1) refuse("steps_per_call", o.steps_per_call, "it must be at least 1");
+  if (o.steps_per_call > 1 && o.accumulate > 1)
+    refuse("steps_per_call", o.steps_per_call, "steps of several batches (accumulate) are no one program");
   if (o.log_every < 1) refuse("log_every", o.log_every, "it must be at least 1");
   if (o.checkpoint_every > 0 && o.checkpoints.empty())
     refuse("checkpoint_every", o.checkpoint_every, "there is no folder: set checkpoints");

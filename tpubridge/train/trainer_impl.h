@@ -18,7 +18,19 @@ struct Trainer::Impl {
   void begin(DataSource& data);
   TrainResult loop(DataSource& data, DataSource* evaluation);
   [[nodiscard]] bool finished() const;
+  // What a step is made of.
+  struct Gathered {
+    std::vector<Fetched> batches;
+    nlohmann::json position;  // of the first
+    int64_t epoch = 0;
+  };
+  [[nodiscard]] std::optional<Gathered> gather();  // nothing where the data ended before a batch came
   bool one_step();
+  void take(Gathered gathered);
+  // Up to options.steps_per_call of them, not past the next evaluation or checkpoint.
+  bool some_steps(bool evaluates);
+  [[nodiscard]] int64_t window(bool evaluates) const;
+  [[nodiscard]] bool loop_over(std::vector<Gathered>& steps);  // false: nothing has happened
 
   // One step over these batches; where memory is short, in smaller and smaller parts.
   train::StepResult run(std::vector<Fetched>& batches);

@@ -12,18 +12,27 @@ namespace tpubridge {
 
 namespace train {
 
+// Numbers of several steps are read at once.
+double LossLog::number(const at::Tensor& of, int64_t row) {
+  if (row < 0) return of.item<double>();
+  if (!rows_.is_same(of)) rows_ = of, host_ = of.cpu();
+  return host_[row].item<double>();
+}
+
 void LossLog::read(size_t keep) {
   while (pending_.size() > keep) {
     Step s = std::move(pending_.front());
     pending_.pop_front();
-    const auto loss = s.result.loss.item<double>();
+    const double loss = number(s.result.loss, s.result.row);
     if (!std::isfinite(loss)) {
       pending_.clear();
       throw NonFinite{std::move(s), loss};
     }
     loss_ = loss;
     step_ = s.number;
-    if (pending_.size() <= keep && s.result.norm.defined()) norm_ = s.result.norm.item<double>();
+    if (pending_.size() <= keep && s.result.norm.defined())
+      norm_ =
+          s.result.row < 0 ? s.result.norm.item<double>() : s.result.norm.cpu()[s.result.row].item<double>();
     rate_ = s.rate;
   }
 }
@@ -68,7 +77,7 @@ void Trainer::Impl::report(size_t keep) {
   losses.read(keep);
   if (losses.step() <= reported_step) return;
   const double since = std::max(seconds_since(reported), 1e-9);
-  Progress p{losses.step(), options.steps, epoch, losses.loss(), losses.rate()};
+  Progress p{losses.step(), options.steps, losses.next_epoch().value_or(epoch), losses.loss(), losses.rate()};
   p.examples_per_second = static_cast<double>(examples - reported_examples) / since;
   p.seconds = seconds_since(began);
   p.evaluation = last_evaluation;
@@ -78,7 +87,7 @@ void Trainer::Impl::report(size_t keep) {
   reported = std::chrono::steady_clock::now();
   reported_examples = examples;
   reported_step = losses.step();
-  nlohmann::ordered_json line{{"epoch", epoch},
+  nlohmann::ordered_json line{{"epoch", p.epoch},
                               {"loss", p.loss},
                               {"rate", p.rate},
                               {"examples_per_second", p.examples_per_second},
