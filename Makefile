@@ -7,12 +7,13 @@ CMAKE_FLAGS ?= $(if $(TPUBRIDGE_TORCH_DIR),-DTPUBRIDGE_TORCH_DIR=$(TPUBRIDGE_TOR
 DEPS_GROUPS := core $(if $(TPUBRIDGE_TORCH_DIR),,torch)
 export TPU_SKIP_MDS_QUERY = 1
 
-.PHONY: help demo test build tarball deb bench bench-peers aot asan tsan tsan-core fuzz fuzz-steps op-database format lint clean deps configure
+.PHONY: help demo test build tarball deb wheel wheel-python bench bench-peers aot asan tsan tsan-core fuzz fuzz-steps op-database format lint clean deps configure
 help:
 	@echo "make demo    set up, build, look at this machine, run a program and train a small GPT on it"
 	@echo "make test    set up, build, run all tests"
 	@echo "make build   the command in $(BUILD)/bin/tpubridge, the libraries in $(BUILD)/lib"
 	@echo "make tarball, make deb   what is built, for other machines: $(BUILD)/package/; see docs/install.md"
+	@echo "make wheel   import tpubridge, for python3 and a torch of PyPI: $(BUILD)/wheel/; see docs/from-python.md"
 	@echo "make aot     fetch Google's TPU compiler and build what drives it: tpubridge fit"
 	@echo "make bench   figures of this machine, beside JAX's and PyTorch's where make bench-peers has brought them"
 	@echo "             BENCH='--only gpt --quick' chooses; bench/run -h tells more"
@@ -67,6 +68,25 @@ op-database: build bench-peers
 tarball deb: build
 	@cd $(BUILD) && cpack -G $(if $(filter deb,$@),DEB,TGZ) > package.log 2>&1 || { cat package.log; exit 1; }
 	@ls -1 $(BUILD)/package/*$(if $(filter deb,$@),.deb,.tar.gz)
+
+# For the pinned torch, or TORCH=2.14.0, in an environment of its own from PyPI; or for that of PYTHON=/path/to/python.
+PINNED_TORCH := $(shell awk '$$1 == "torch" && $$2 == "torch" {print $$3; exit}' setup/wheels.txt)
+TORCH ?= $(PINNED_TORCH)
+PYTHON_HOME = $(abspath $(or $(TPUBRIDGE_DEPS),.deps)/python-$(TORCH))
+PYTHON ?= $(PYTHON_HOME)/bin/python
+ifneq ($(TORCH),$(PINNED_TORCH))
+wheel: BUILD := $(BUILD)-torch-$(TORCH)
+wheel: DEPS_GROUPS := core
+wheel: CMAKE_FLAGS += -DTPUBRIDGE_TORCH_DIR=$$($(PYTHON) -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
+endif
+wheel: CMAKE_FLAGS += -DTPUBRIDGE_PYTHON=$(PYTHON)
+wheel: wheel-python configure
+	@cmake --build $(BUILD) -j $(JOBS) --target wheel
+# The stamp is written last and says that all of it is there.
+wheel-python:
+	@test -e $(PYTHON_HOME)/ready || test $(PYTHON) != $(PYTHON_HOME)/bin/python || { \
+	  rm -rf $(PYTHON_HOME) && python3 -m venv $(PYTHON_HOME) && \
+	  $(PYTHON) -m pip install -q --disable-pip-version-check torch==$(TORCH) numpy pytest && touch $(PYTHON_HOME)/ready; }
 
 demo: build
 	@BUILD=$(BUILD) setup/demo

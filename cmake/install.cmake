@@ -15,7 +15,7 @@ install(DIRECTORY tpubridge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHI
   PATTERN "train/optimizer_state.h" EXCLUDE PATTERN "train/signals.h" EXCLUDE PATTERN "train/step_runner.h" EXCLUDE
   PATTERN "train/trainer_impl.h" EXCLUDE
   PATTERN "aot/protocol.h" EXCLUDE PATTERN "aot/overflow.h" EXCLUDE
-  PATTERN "config/fields.h" EXCLUDE PATTERN "backend/prepared.h" EXCLUDE)
+  PATTERN "export/refuse.h" EXCLUDE PATTERN "config/fields.h" EXCLUDE PATTERN "backend/prepared.h" EXCLUDE)
 install(FILES ${TPUBRIDGE_CPU_PLUGIN} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tpubridge)
 install(TARGETS tpubridge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET tpubridge-aot)
@@ -35,7 +35,7 @@ if(TPUBRIDGE_TORCH)
   set_target_properties(tpubridge_tpubridge PROPERTIES EXPORT_NAME tpubridge)
   install(TARGETS tpubridge_tpubridge EXPORT tpubridge-device-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT tpubridge-device-targets NAMESPACE tpubridge:: DESTINATION ${package_dir})
-  install(TARGETS tpubridge-train tpubridge-demo tpubridge-bench tpubridge-generate tpubridge-model RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS tpubridge-train tpubridge-demo tpubridge-bench tpubridge-generate tpubridge-model tpubridge-compile tpubridge-plan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(FILES cmake/torch-targets.cmake DESTINATION ${package_dir} RENAME tpubridge-torch.cmake)
 endif()
 # The same with the torch of this machine, and for a package without.

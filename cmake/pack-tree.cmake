@@ -36,7 +36,23 @@ endforeach()
 set(doc ${root}/share/doc/tpubridge)
 file(MAKE_DIRECTORY ${doc})
 file(COPY_FILE ${CPACK_TPUBRIDGE_COPYRIGHT} ${doc}/copyright)
+
+# One page of the manual for all programs, as small as gzip makes it and without the time.
+cmake_path(GET CPACK_TPUBRIDGE_COPYRIGHT PARENT_PATH texts)
+function(zip_text from to)
+  execute_process(COMMAND gzip -9 -n -c ${from} OUTPUT_FILE ${to} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+set(manual ${root}/share/man/man1)
+file(MAKE_DIRECTORY ${manual})
+zip_text(${texts}/tpubridge.1 ${manual}/tpubridge.1.gz)
+foreach(file ${programs})
+  cmake_path(GET file FILENAME name)
+  if(NOT name STREQUAL "tpubridge")
+    file(CREATE_LINK tpubridge.1.gz ${manual}/${name}.1.gz SYMBOLIC)
+  endif()
+endforeach()
 if(CPACK_GENERATOR STREQUAL "DEB")
+  zip_text(${texts}/changelog ${doc}/changelog.gz)
   return()  # its Depends bring the libraries
 endif()
 

@@ -8,7 +8,7 @@ string(CONCAT CPACK_PACKAGE_DESCRIPTION
   "Runs StableHLO and libtorch programs on TPUs, GPUs and CPUs through XLA and\n"
   "the PJRT C API, without Python: a command, libraries with their headers, and\n"
   "XLA's CPU plugin.\n.\n"
-  "What is linked to libtorch (tpubridge train, generate, demo and bench,\n"
+  "What is linked to libtorch (tpubridge train, generate, compile, demo and bench,\n"
   "libtpubridge.so)\n"
   "needs a torch wheel, linked to as /usr/lib/tpubridge/torch.")
 set(CPACK_PACKAGE_FILE_NAME tpubridge-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})

@@ -103,7 +103,7 @@ std::vector<Hash128> find_keys(const DiskCache& cache, const std::vector<std::st
 
 int save(const CacheOptions& options, bool json) {
   set_phase("exporting");
-  const NoInterrupts hold;
+  const NoInterrupts hold(options.file);
   const auto cache = open_cache();
   const auto out = cache::export_to(cache, options.file, find_keys(cache, options.keys));
   return show({{"file", options.file}, {"entries", out.entries}, {"bytes", out.bytes}},

@@ -105,7 +105,9 @@ const char* key_of(Verdict verdict) {
   }
 }
 
-nlohmann::ordered_json to_json(const FitResult& r) {
+}  // namespace
+
+nlohmann::ordered_json fit_result_json(const FitResult& r) {
   nlohmann::ordered_json out = {
       {"tpu", r.tpu},     {"verdict", key_of(r.verdict)}, {"device_kind", r.device_kind},
       {"chips", r.chips}, {"devices", r.devices},         {"hbm_bytes", r.hbm_bytes}};
@@ -131,8 +133,6 @@ nlohmann::ordered_json to_json(const FitResult& r) {
   if (!r.xla_code.empty()) out["xla_code"] = r.xla_code;
   return out;
 }
-
-}  // namespace
 
 std::string human_flops(double flops) {
   constexpr std::array units = {"", " K", " M", " G", " T", " P", " E"};
@@ -169,7 +169,7 @@ nlohmann::ordered_json fit_json(std::span<const FitResult> results, const Progra
   nlohmann::ordered_json out = {{"program", program.path.string()},
                                 {"fits", fit_exit_code(results) == kOk},
                                 {"results", nlohmann::ordered_json::array()}};
-  for (const FitResult& r : results) out["results"].push_back(to_json(r));
+  for (const FitResult& r : results) out["results"].push_back(fit_result_json(r));
   return out;
 }
 

@@ -15,6 +15,8 @@ namespace tpubridge::tools {
 [[nodiscard]] nlohmann::ordered_json fit_json(std::span<const aot::FitResult> results,
                                               const ProgramFile& program);
 
+[[nodiscard]] nlohmann::ordered_json fit_result_json(const aot::FitResult& result);
+
 // 0: it fits all of them; 2: one of them is too small; 1: one of them gave no answer.
 [[nodiscard]] int fit_exit_code(std::span<const aot::FitResult> results);
 

@@ -14,6 +14,10 @@ void add_generate_options(CLI::App& app, TextOptions& o) {
       ->take_all();
   app.add_option("--tokens", o.tokens, "Most new tokens of each prompt")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app.add_option("--tokens-per-call", o.tokens_per_call,
+                 "Make so many tokens by one program: for devices that wait for the host")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
   auto* greedy = app.add_flag("--greedy", o.greedy, "Always the best token (the default)");
   auto* temperature =
       app.add_option("--temperature", o.temperature, "Draw tokens: 1 as the model says, less is tamer")

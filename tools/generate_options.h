@@ -14,7 +14,7 @@ namespace tpubridge::tools {
 struct TextOptions {
   std::string folder;
   std::vector<std::string> prompts, stop;
-  int64_t tokens = 64, top_k = 0;
+  int64_t tokens = 64, tokens_per_call = 1, top_k = 0;
   bool greedy = false, json = false;
   double temperature = 0, top_p = 1, repetition_penalty = 1;
   int64_t repeat = 0;

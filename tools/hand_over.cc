@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "tools/interrupt.h"
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
@@ -18,7 +19,7 @@ namespace {
 void show_torch() {
   const std::string torch = env::text("TPUBRIDGE_TORCH_DIR");
   if (torch.empty()) return;
-  std::string folders = (std::filesystem::absolute(torch) / "lib").string();
+  std::string folders = (absolute_path(torch) / "lib").string();
   if (const auto others = env::raw("LD_LIBRARY_PATH"); others && !others->empty()) folders += ":" + *others;
   ::setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
 }

@@ -1,5 +1,6 @@
 #include "tools/interrupt.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,11 +79,16 @@ void set_phase(const char* doing) {
 }
 
 NoInterrupts::NoInterrupts() { ++held; }
+NoInterrupts::NoInterrupts(const Path& target) {
+  struct stat info {};
+  holds_ = ::stat(target.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  if (holds_) ++held;
+}
 
 const std::atomic<bool>* NoInterrupts::requested() { return &came; }
 
 NoInterrupts::~NoInterrupts() {
-  if (--held == 0 && pending.load() != 0) leave(pending.load());
+  if (holds_ && --held == 0 && pending.load() != 0) leave(pending.load());
 }
 
 }  // namespace tpubridge::tools

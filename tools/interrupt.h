@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "tpubridge/base/files.h"
+
 namespace tpubridge::tools {
 
 // Installs the handlers; with `json` the message is an object on stdout. What came while interrupts were
@@ -22,10 +24,15 @@ void set_phase(const char* doing);
 class NoInterrupts {
  public:
   NoInterrupts();
+  // While a file is written: not where it is a pipe or a device, whose other end may never read.
+  explicit NoInterrupts(const Path& target);
   ~NoInterrupts();
   NoInterrupts(const NoInterrupts&) = delete;
   NoInterrupts& operator=(const NoInterrupts&) = delete;
   [[nodiscard]] static const std::atomic<bool>* requested();  // whether one came
+
+ private:
+  bool holds_ = true;
 };
 
 }  // namespace tpubridge::tools

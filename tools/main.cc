@@ -18,8 +18,8 @@ namespace tpubridge::tools {
 namespace {
 
 // In the order of the help.
-constexpr std::array kCommands = {add_doctor, add_status,   add_devices, add_run,
-                                  add_fit,    add_cache,    add_train,   add_generate,
+constexpr std::array kCommands = {add_doctor, add_status,   add_devices, add_run,       add_compile,
+                                  add_fit,    add_cache,    add_train,   add_generate,  add_launch,
                                   add_demo,   add_validate, add_bench,   add_completion};
 
 TPUBRIDGE_ERROR(UsageError, public virtual Error);

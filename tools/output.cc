@@ -117,6 +117,9 @@ int finish(int code) {
 }
 
 void print_error(const std::exception& error, bool json) {
+  // Of the standard library: paths that are too long, links in a circle, a folder that is gone.
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return print_error(file_error("use", file->path1(), file->code().value()), json);
   const auto* ours = dynamic_cast<const Error*>(&error);
   if (json) {
     using nlohmann::ordered_json;

@@ -16,13 +16,16 @@
 #include "tools/picture.h"
 #include "tools/program_file.h"
 #include "tools/run_inputs.h"
+#include "tools/run_package.h"
 #include "tools/run_report.h"
 #include "tools/run_target.h"
 #include "tools/session.h"
 #include "tools/untrusted.h"
+#include "tpubridge/base/hash.h"
 #include "tpubridge/base/tensor_file.h"
 #include "tpubridge/base/torch_file.h"
 #include "tpubridge/cache/programs.h"
+#include "tpubridge/package/package.h"
 #include "tpubridge/plugin/discovery.h"
 
 namespace tpubridge::tools {
@@ -33,7 +36,8 @@ struct RunOptions {
   InputOptions inputs;
   std::optional<int> devices, replicas, partitions;
   int repeat = 0;
-  bool trusted = false, check = false;
+  bool trusted = false, check = false, no_compile = false, no_executable = false;
+  size_t program = 0;  // of a package, for the child
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -117,12 +121,14 @@ std::vector<HostTensor> fetch(const Buffers& outputs) {
 }
 
 void save(const RunOptions& options, RunReport& report) {
-  const NoInterrupts hold;
   if (!options.out.empty()) {
+    const NoInterrupts hold(options.out);
     write_tensors(options.out, report.outputs);
     report.saved_to = options.out;
   }
-  if (!report.picture_file.empty()) write_file(report.picture_file, pgm_picture(picture_of(report.outputs)));
+  if (report.picture_file.empty()) return;
+  const NoInterrupts hold(report.picture_file);
+  write_file(report.picture_file, pgm_picture(picture_of(report.outputs)));
 }
 
 void check_options(const RunOptions& options) {
@@ -201,7 +207,9 @@ int check(const RunOptions& options) {
   const auto client = open(options, program);
   if (confined) confine_calls();
   const cache::Found found = compile(*client, program);
-  print_checked(program, found.source == cache::Source::disk ? std::nullopt : std::optional(found.seconds));
+  refuse_waiting(program.path, *found.program);
+  print_checked(hash128(program.code).hex(),
+                found.source == cache::Source::disk ? std::nullopt : std::optional(found.seconds));
   return kOk;
 }
 
@@ -213,27 +221,60 @@ bool is_model(const std::string& file) {
   return is_zip(file);
 }
 
-int run_model(const RunOptions& o, const Invocation& call) {
-  for (const auto& [given, name] : {std::pair(o.inputs.random_seed.has_value(), "--random"),
-                                    {o.devices.has_value(), "--devices"},
-                                    {o.replicas.has_value(), "--replicas"},
-                                    {o.partitions.has_value(), "--partitions"},
-                                    {!o.show.empty(), "--show"},
-                                    {o.trusted, "--trusted"}})
+bool is_packed(const std::string& file) {
+  std::error_code failed;
+  return std::filesystem::is_regular_file(file, failed) && package::is_package(file);
+}
+
+using GivenOption = std::pair<bool, const char*>;
+
+void refuse_options(const RunOptions& o, std::string_view what, std::initializer_list<GivenOption> options) {
+  for (const auto& [given, name] : options)
     if (given)
-      throw ArgumentError(fmt::format("{} is for StableHLO programs, and {} is a model", name, o.file),
-                          {{"file", o.file}}, "Leave it out.", Code::invalid_argument);
+      throw ArgumentError(fmt::format("{} {}", name, what), {{"file", o.file}}, "Leave it out.",
+                          Code::invalid_argument);
+}
+
+// Options that make no sense where the program and its devices are given by the file.
+void refuse_program_options(const RunOptions& o, const std::string& kind) {
+  refuse_options(o, fmt::format("is for StableHLO programs, and {} is a {}", o.file, kind),
+                 {{o.inputs.random_seed.has_value(), "--random"},
+                  {o.replicas.has_value(), "--replicas"},
+                  {o.partitions.has_value(), "--partitions"},
+                  {!o.show.empty(), "--show"}});
+}
+
+void refuse_package_options(const RunOptions& o) {
+  refuse_options(o, fmt::format("is for packages, which {} is not", o.file),
+                 {{o.no_compile, "--no-compile"}, {o.no_executable, "--no-executable"}});
+}
+
+int run_model(const RunOptions& o, const Invocation& call) {
+  refuse_program_options(o, "model");
+  refuse_options(o, fmt::format("is for StableHLO programs, and {} is a model", o.file),
+                 {{o.devices.has_value(), "--devices"}, {o.trusted, "--trusted"}});
+  refuse_package_options(o);
   return hand_over(call, "tpubridge-model", "run models of torch");
+}
+
+int run_packed(const RunOptions& o, bool json) {
+  refuse_program_options(o, "package");
+  const PackageRunOptions package = {o.file,   o.plugin,     o.out,           o.inputs.files, o.devices,
+                                     o.repeat, o.no_compile, o.no_executable, o.trusted};
+  return o.check ? check_package(package, o.program) : run_package(package, json);
 }
 
 int run(const RunOptions& options, bool json) {
   if (options.check) return check(options);
+  refuse_package_options(options);
   check_options(options);
   const ProgramFile program = read(options);
   Check checked;
   if (!options.trusted) {
     set_phase("compiling");
-    checked = check_in_child(program, pjrt::choose(options.plugin).path, where(options), json);
+    refuse_waiting(program.path, program.code, program.text);
+    checked = check_in_child({program.path, hash128(program.code).hex()}, pjrt::choose(options.plugin).path,
+                             where(options), json);
     if (checked.code != kOk) return checked.code;
   }
   const auto client = open(options, program);
@@ -259,9 +300,8 @@ void add_run(CLI::App& root, Invocation& call) {
   auto o = std::make_shared<RunOptions>();
   CLI::App* app = root.add_subcommand("run", "Run a StableHLO program or a model and tell what comes out");
   app->add_option("FILE", o->file,
-                  "StableHLO: MLIR text, bytecode, or a file of jax.export; a model of torch.export (.pt2), "
-                  "or a Hugging "
-                  "Face folder")
+                  "StableHLO: MLIR text, bytecode, or a file of jax.export; a package (.tbp); a model of "
+                  "torch.export (.pt2), or a Hugging Face folder")
       ->required();
   app->add_option(
          "--in", o->inputs.files,
@@ -285,7 +325,12 @@ void add_run(CLI::App& root, Invocation& call) {
   app->add_option("--show", o->show, "Show a 2-D output as a picture: ascii, or a file .pgm")
       ->type_name("ascii|FILE");
   app->add_flag("--trusted", o->trusted, "The program is known: do not compile it in a child process first");
+  app->add_flag("--no-compile", o->no_compile,
+                "Of a package: an error where no executable fits this machine");
+  app->add_flag("--no-executable", o->no_executable,
+                "Of a package: compile its StableHLO, load no machine code");
   app->add_flag("--check", o->check, "The child's part: compile it, and keep it on disk")->group("");
+  app->add_option("--program", o->program, "The child's part: which one of a package")->group("");
   add_json(*app, call);
   app->footer(
       "Examples:\n"
@@ -293,12 +338,15 @@ void add_run(CLI::App& root, Invocation& call) {
       "  tpubridge run model.mlir --random 0 --repeat 20\n"
       "  tpubridge run model.mlir --in x.npy weights.npy --out y.safetensors\n"
       "  tpubridge run model.pt2 --in x.safetensors --out y.safetensors\n"
+      "  tpubridge run model.tbp --in x.safetensors --out y.safetensors\n"
       "  tpubridge run sharded.mlir --in parts.safetensors --devices 4   (arg0.0 to arg0.3: one for each "
       "device)");
   app->callback([o, &call] {
     call.quiet = o->check;
     call.body = [o, &call] {
-      return !o->check && is_model(o->file) ? run_model(*o, call) : run(*o, call.json);
+      if (is_packed(o->file)) return run_packed(*o, call.json);
+      if (o->check) return run(*o, call.json);
+      return is_model(o->file) ? run_model(*o, call) : run(*o, call.json);
     };
   });
 }

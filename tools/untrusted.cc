@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tools/commands.h"
 #include "tools/interrupt.h"
@@ -22,6 +23,7 @@
 #include "tpubridge/base/subprocess.h"
 #include "tpubridge/cache/disk.h"
 #include "tpubridge/cache/key.h"
+#include "tpubridge/capi/opcodes.h"
 
 namespace tpubridge::tools {
 namespace {
@@ -32,10 +34,9 @@ constexpr const char* kHint =
     "not checked, and ends this process the same way.";
 
 // Everything that decides how the compiler takes it.
-Hash128 identity(const ProgramFile& program, const std::string& plugin,
-                 const std::vector<std::string>& options) {
+Hash128 identity(const Suspect& suspect, const std::string& plugin, const std::vector<std::string>& options) {
   Hasher hasher;
-  hasher.add_field(program.code).add_field(plugin).add_field(cache::file_digest(plugin));
+  hasher.add_field(suspect.digest).add_field(plugin).add_field(cache::file_digest(plugin));
   hasher.add_field(kVersion).add_field(kCommit);
   for (const auto& word : options) hasher.add_field(word);
   for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS", "PJRT_NPROC"})
@@ -43,23 +44,7 @@ Hash128 identity(const ProgramFile& program, const std::string& plugin,
   return hasher.digest();
 }
 
-// Ops that wait for what nobody here sends.
-void refuse_waiting(const ProgramFile& program) {
-  const std::string nothing(1, '\0');  // stands around names in bytecode; portable artifacts add a version
-  for (const std::string op : {"infeed", "outfeed", "recv", "send"}) {
-    const std::string in_text = "stablehlo." + op;
-    const auto holds = [&](const std::string& word) { return program.code.find(word) != std::string::npos; };
-    if (program.text ? !holds(in_text + "\"") && !holds(in_text + " ")
-                     : !holds(nothing + op + nothing) && !holds(nothing + op + "_v"))
-      continue;
-    throw ProgramError(
-        fmt::format("{}: the program would wait for ever: it has the op {}", program.path.string(), in_text),
-        {{"file", program.path.string()}, {"op", in_text}},
-        "Nobody is at the other end: take the op out, or use --trusted.", Code::unsupported);
-  }
-}
-
-[[noreturn]] void refuse(const ProgramFile& program, const Outcome& outcome) {
+[[noreturn]] void refuse(const Suspect& program, const Outcome& outcome) {
   if (const std::string call = refused_call(outcome.err); outcome.code == SIGSYS && !call.empty())
     throw ProgramError(
         fmt::format("{}: the program made its compiler do what no compiler needs: the system call {}",
@@ -76,11 +61,40 @@ void refuse_waiting(const ProgramFile& program) {
                      outcome.end == Outcome::End::timed_out ? Code::deadline_exceeded : Code::internal);
 }
 
+[[noreturn]] void would_wait(const Path& path, const std::string& op) {
+  throw ProgramError(fmt::format("{}: the program would wait for ever: it has the op {}", path.string(), op),
+                     {{"file", path.string()}, {"op", op}},
+                     "Nobody is at the other end: take the op out, or use --trusted.", Code::unsupported);
+}
+
 }  // namespace
 
-Check check_in_child(const ProgramFile& program, const std::string& plugin,
+void refuse_waiting(const Path& path, std::string_view code, bool text) {
+  const std::string nothing(1, '\0');  // stands around names in bytecode; portable artifacts add a version
+  for (const std::string op : {"infeed", "outfeed", "recv", "send"}) {
+    const std::string in_text = "stablehlo." + op;
+    const auto holds = [&](const std::string& word) { return code.find(word) != code.npos; };
+    if (text ? !holds(in_text + "\"") && !holds(in_text + " ")
+             : !holds(nothing + op + nothing) && !holds(nothing + op + "_v"))
+      continue;
+    would_wait(path, in_text);
+  }
+}
+
+void refuse_waiting(const Path& path, const pjrt::LoadedExecutable& compiled) {
+  std::set<std::string> ops;
+  try {
+    const pjrt::Program program = compiled.info().optimized_program();
+    ops = pjrt::hlo_opcodes(program.code, program.format);
+  } catch (const UnsupportedError&) {
+    return;  // this plugin does not tell
+  }
+  for (const char* op : {"infeed", "outfeed", "recv", "send"})
+    if (ops.contains(op)) would_wait(path, std::string("stablehlo.") + op);
+}
+
+Check check_in_child(const Suspect& program, const std::string& plugin,
                      const std::vector<std::string>& options, bool json) {
-  refuse_waiting(program);
   const Hash128 key = identity(program, plugin, options);
   const auto disk = cache::DiskCache::from_environment();
   if (disk && disk->was_checked(key)) return {};
@@ -91,6 +105,7 @@ Check check_in_child(const ProgramFile& program, const std::string& plugin,
   if (json) command.argv.emplace_back("--json");
   command.argv.insert(command.argv.end(), {"--", program.path.string()});
   command.deadline = kMostTime;
+  command.max_output = 64 << 20;  // a compiler may repeat a line of a program, however long
   command.cancel = NoInterrupts::requested();
   const NoInterrupts hold;  // ends this process where one came, after the child's end
   const Outcome outcome = run_command(command);
@@ -103,7 +118,7 @@ Check check_in_child(const ProgramFile& program, const std::string& plugin,
   }
   const auto start = outcome.out.rfind("\n{") == std::string::npos ? 0 : outcome.out.rfind("\n{") + 1;
   const auto said = nlohmann::json::parse(outcome.out.substr(start), nullptr, false);
-  if (!said.is_object() || said.value("program", "") != hash128(program.code).hex())
+  if (!said.is_object() || said.value("program", "") != program.digest)
     throw ProgramError(fmt::format("{}: the file changed while it was read", program.path.string()),
                        {{"file", program.path.string()}}, "Run it again.", Code::aborted);
   if (disk) disk->note_checked(key);
@@ -112,7 +127,7 @@ Check check_in_child(const ProgramFile& program, const std::string& plugin,
   return out;
 }
 
-void limit_this_process() {
+void limit_this_process([[maybe_unused]] uint64_t mapped) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // not left alone where the parent is killed
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
@@ -120,7 +135,7 @@ void limit_this_process() {
   rlimit data{};
   const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   if (pages <= 0 || size <= 0 || ::getrlimit(RLIMIT_DATA, &data) != 0) return;
-  data.rlim_cur = std::min(data.rlim_cur, static_cast<rlim_t>(pages) * static_cast<rlim_t>(size));
+  data.rlim_cur = std::min(data.rlim_cur, static_cast<rlim_t>(pages) * static_cast<rlim_t>(size) + mapped);
   ::setrlimit(RLIMIT_DATA, &data);
 #endif
 }
@@ -142,8 +157,8 @@ void confine_calls() {
   if (!forbid_system_calls()) log::info("untrusted.unconfined", {{"missing", "seccomp"}});
 }
 
-void print_checked(const ProgramFile& program, std::optional<double> compile_s) {
-  nlohmann::ordered_json out = {{"program", hash128(program.code).hex()}, {"compile_s", nullptr}};
+void print_checked(const std::string& digest, std::optional<double> compile_s) {
+  nlohmann::ordered_json out = {{"program", digest}, {"compile_s", nullptr}};
   if (compile_s) out["compile_s"] = *compile_s;
   print_json(out);
 }

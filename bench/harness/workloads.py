@@ -63,6 +63,8 @@ def cpu_rows():
         row("tiny", "call of a compiled 8×8 add, awaited", "µs", "tiny", samples=20, calls=500, targets=best_jax(0.5)),
         row("mlp", "MLP 3×64, batch 32, SGD step, awaited", "µs", "mlp", MLP, samples=20, calls=100),
         row("mlp_pipelined", "the same, waiting after 100 steps", "µs", "mlp", MLP, samples=20, calls=100, wait="last"),
+        row("mlp_window", "the same, 100 steps in one program (scan), per step", "µs", "mlp", dict(MLP, window=100), samples=10,
+            calls=1000, wait="last", who=(OURS, *JAX)),
         row("resnet", "ResNet-18 training step, 4×3×96×96, SGD", "ms", "resnet", RESNET18, samples=3, parallel=True,
             targets=best_jax(1.0)),
         row("gpt", "GPT training step, 6 layers, 384 wide, 4×128 tokens, AdamW", "ms", "gpt", GPT, samples=4, parallel=True,
@@ -115,9 +117,13 @@ def gpu_rows():
         row("tiny", "call of a compiled 8×8 add, awaited", "µs", "tiny", samples=20, calls=500),
         row("mlp", "MLP 3×64, batch 32, SGD step, awaited", "µs", "mlp", MLP, samples=20, calls=200, limit=80e-6),
         row("mlp_pipelined", "the same, waiting after 200 steps", "µs", "mlp", MLP, samples=20, calls=200, wait="last", limit=40e-6),
+        row("mlp_window", "the same, 100 steps in one program (scan), per step", "µs", "mlp", dict(MLP, window=100), samples=10,
+            calls=1000, wait="last", who=(OURS, "jax"), limit=25e-6),
         row("resnet", "ResNet-50 training step, batch 128, bf16", "ms", "resnet", RESNET50, samples=5, calls=4, wait="last", limit=20e-3),
         row("gpt", "GPT-2 small training step, 16×1024, bf16, f32 masters, AdamW", "ms", "gpt", GPT2, samples=5, calls=4, wait="last",
             limit=29.5e-3),
+        row("gpt_window", "the same, 8 steps in one program, per step", "ms", "gpt", dict(GPT2, window=8), samples=3, calls=8,
+            wait="last", who=(OURS, "jax")),
         row("gpt_memory", "device memory of that step at its peak", "MiB", "gpt", kind="fact"),
         row("decode", "GPT-2 greedy decode, batch 1, bf16, per token", "µs", "decode", dict(GPT2, batch=1), samples=5, calls=128,
             wait="last", limit=400e-6),
@@ -133,6 +139,8 @@ def tiny_sizes(row):
     small = {"gpt": dict(GPT_TINY, dtype=row.sizes.get("dtype"), tied=row.sizes.get("tied")), "chain": dict(ops=16, size=1024),
              "resnet": dict(row.sizes, width=4, classes=5, batch=2, image=32), "to_device": dict(size=64), "to_host": dict(size=64),
              "birnn": dict(BIRNN, rows=6, width=8, batch=2), "unet": dict(row.sizes, width=4, levels=2, image=16)}
+    if "window" in row.sizes:
+        return dict(small.get(row.work, row.sizes), window=4)
     small["decode"] = dict(small["gpt"], batch=1)
     return small.get(row.work, row.sizes) if row.sizes else row.sizes
 

@@ -47,6 +47,7 @@ Workload mlp(Mode mode, const Params& p) {
   t->loss = [net](const Tensor& x, const Tensor& y) mutable { return torch::mse_loss(net->forward(x), y); };
   t->x = torch::randn({batch, width}).to(device);
   t->y = torch::randn({batch, width}).to(device);
+  t->window = p.number_or("window", 0);
   return training(mode, t);
 }
 
@@ -88,6 +89,7 @@ Workload gpt(Mode mode, const Params& p) {
   };
   t->x = some_tokens(p, device);
   t->y = some_tokens(p, device);
+  t->window = p.number_or("window", 0);
   return training(mode, t);
 }
 

@@ -15,10 +15,37 @@ Step compiled(const std::shared_ptr<Training>& t) {
   return [step](const Tensor& x, const Tensor& y) { return (*step)(x, y); };
 }
 
+// A call is a window of steps; many() counts steps.
+Workload windows(Mode mode, const std::shared_ptr<Training>& t) {
+  auto plain = [t](const Tensor& x, const Tensor& y) { return t->step(x, y); };
+  auto step = std::make_shared<tpubridge::CompiledStep<decltype(plain)>>(
+      tpubridge::compile(plain, {.modules = {t->model}, .optimizers = {t->optimizer.get()}}));
+  const auto rows = [&](const Tensor& a) {
+    std::vector<int64_t> sizes = a.sizes().vec();
+    sizes.insert(sizes.begin(), t->window);
+    return a.expand(sizes).contiguous();
+  };
+  const Tensor xs = rows(t->x), ys = rows(t->y);
+  const auto one = [=] {
+    if (mode == Mode::replayed) return step->many(xs, ys);
+    Tensor last;
+    for (int64_t i = 0; i < t->window; ++i) last = plain(t->x, t->y);
+    return last;
+  };
+  Workload w;
+  w.call = [=] { wait(one()); };
+  w.many = [=](int64_t n) {
+    for (; n > t->window; n -= t->window) (void)one();
+    wait(one());
+  };
+  return w;
+}
+
 }  // namespace
 
 Workload training(Mode mode, std::shared_ptr<Training> t) {
   t->model->train();
+  if (t->window > 0) return windows(mode, t);
   auto plain = [t](const Tensor& x, const Tensor& y) { return t->step(x, y); };
   auto step = std::make_shared<Step>(mode == Mode::replayed ? compiled(t) : Step(plain));
   Workload w;

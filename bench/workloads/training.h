@@ -10,6 +10,7 @@ struct Training {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)> loss;
   torch::Tensor x, y;
+  int64_t window = 0;  // so many steps in one call, where not 0
 
   torch::Tensor step(const torch::Tensor& input, const torch::Tensor& target) {
     const auto value = loss(input, target);

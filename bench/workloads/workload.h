@@ -16,6 +16,9 @@ class Params {
   explicit Params(std::map<std::string, std::string> values) : values_(std::move(values)) {}
   [[nodiscard]] const std::string& text(const std::string& name) const;
   [[nodiscard]] int64_t number(const std::string& name) const;
+  [[nodiscard]] int64_t number_or(const std::string& name, int64_t otherwise) const {
+    return values_.contains(name) ? number(name) : otherwise;
+  }
 
  private:
   std::map<std::string, std::string> values_;

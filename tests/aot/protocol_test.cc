@@ -42,6 +42,7 @@ TEST(Protocol, TheRequestNamesAll) {
                          {"executable", "/e"},
                          {"topology", "v4:4x4x4"},
                          {"chip_config", "megacore"},
+                         {"slices", 1},
                          {"replicas", 2},
                          {"partitions", 3},
                          {"shardy", true},

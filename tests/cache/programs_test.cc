@@ -188,6 +188,8 @@ TEST_F(Programs, ALateResultIsCachedInMemoryAndOnDisk) {
   ProgramCache programs = fresh();
   programs.set_deadline(milliseconds(10));
   EXPECT_THROW((void)programs.get(doubling), XLACompilationTimeoutError);
+  while (compiles() == 0) std::this_thread::sleep_for(milliseconds(1));  // it hangs by now
+  std::this_thread::sleep_for(milliseconds(20));
   fake.configure("release");
   ProgramCache other = fresh();
   const Found waited = other.get(doubling);  // for the lock, and so for the late compile
@@ -204,6 +206,8 @@ TEST_F(Programs, ALateFailureIsLoggedAndTriedAnew) {
   ProgramCache programs = fresh();
   programs.set_deadline(milliseconds(10));
   EXPECT_THROW((void)programs.get(doubling), XLACompilationTimeoutError);
+  while (compiles() == 0) std::this_thread::sleep_for(milliseconds(1));  // it hangs by now
+  std::this_thread::sleep_for(milliseconds(20));
   fake.configure("release");
   while (log.records("compile.failed_late").empty()) std::this_thread::sleep_for(milliseconds(1));
   programs.set_deadline(minutes(1));

@@ -21,7 +21,7 @@ void Scenario::reset() {
 
 std::vector<Named> all_scenarios() {
   std::vector<Named> out = cache_scenarios();
-  for (const auto& more : {archive_scenarios(), checkpoint_scenarios()})
+  for (const auto& more : {archive_scenarios(), checkpoint_scenarios(), package_scenarios()})
     out.insert(out.end(), more.begin(), more.end());
   return out;
 }

@@ -41,6 +41,7 @@ inline std::string name_of(const testing::TestParamInfo<Named>& info) { return i
 [[nodiscard]] std::vector<Named> cache_scenarios();
 [[nodiscard]] std::vector<Named> archive_scenarios();
 [[nodiscard]] std::vector<Named> checkpoint_scenarios();
+[[nodiscard]] std::vector<Named> package_scenarios();
 [[nodiscard]] std::vector<Named> all_scenarios();
 
 template <class T>

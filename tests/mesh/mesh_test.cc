@@ -238,5 +238,21 @@ TEST_F(OverMesh, MemoryIsCountedWhereItIs) {
   EXPECT_EQ(live(), before);
 }
 
+TEST_F(OverMesh, FromOneMeshToAnother) {
+  const Mesh one({{"a", 2}}), two({{"d", 4}});
+  const auto x = torch::randn({8, 4});
+  const auto on_one = shard(x, one, {"a"});
+  expect_close(on_one * 2, x * 2);
+  const auto on_two = shard(on_one, two, {"d"});
+  expect_close(on_two, x);
+  EXPECT_EQ(sharding_of(on_two)->str(), "d=4: [d, -]");
+  EXPECT_EQ(sharding_of(on_one)->str(), "a=2: [a, -]");
+  const auto columns = constrain(on_one * 2, two, {none, "d"});
+  expect_close(columns, x * 2);
+  EXPECT_EQ(sharding_of(columns)->str(), "d=4: [-, d]");
+  expect_close(replicate(columns, one), x * 2);
+  expect_close(on_one + on_two, x * 2);
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -85,6 +85,58 @@ TEST(Generate, OneStepIsCompiledForAllTokens) {
   (void)generate(*with.model, with.tokenizer, "b c a", {.tokens = 100});
 }
 
+// Several tokens in one program: whatever the number, they are those that come one by one.
+TEST(Generate, SeveralTokensInACallAreTheSame) {
+  for (const char* family : {"llama", "gemma2", "gpt2"}) {
+    const Loaded with(family);
+    const Greedy want(with.folder);
+    for (const int64_t n : {2, 3, 7, 19, 500})
+      for (int64_t tokens : {1, 2, 20}) {
+        const Generated got =
+            generate(*with.model, with.tokenizer, want.prompts, {.tokens = tokens, .tokens_per_call = n});
+        for (size_t i = 0; i < want.prompts.size(); ++i)
+          EXPECT_EQ(got.rows[i].ids, std::vector<int64_t>(want.ids[i].begin(), want.ids[i].begin() + tokens))
+              << family << ", " << n << " in a call, " << want.prompts[i];
+      }
+  }
+}
+
+TEST(Generate, SeveralTokensInACallAreOneProgram) {
+  const Loaded with("qwen2");
+  const SamplingOptions s{
+      .temperature = 1.2, .top_k = 20, .top_p = 0.9, .repetition_penalty = 1.3, .seed = 4};
+  const GenerateOptions single{.tokens = 49, .sampling = s};
+  GenerateOptions eight = single;
+  eight.tokens_per_call = 8;
+  const auto ids = generate(*with.model, with.tokenizer, "The", single).rows[0].ids;
+  (void)generate(*with.model, with.tokenizer, "The", eight);
+  const Metrics before = metrics();
+  std::string shown;
+  eight.show = [&](size_t, std::string_view text) { shown += text; };
+  const auto again = generate(*with.model, with.tokenizer, "The", eight);
+  EXPECT_EQ(again.rows[0].ids, ids);
+  EXPECT_EQ(again.rows[0].text, shown);
+  EXPECT_LT(metrics().executions - before.executions, 40);  // of 48 steps the first ones alone are programs
+  EXPECT_LE(metrics().compiles - before.compiles, 2);       // of a step that was traced once more
+}
+
+TEST(Generate, AnEndInTheMiddleOfSeveralTokens) {
+  const Loaded with("llama"), host("llama", "cpu");
+  const auto ids = generate(*with.model, with.tokenizer, "The", {.tokens = 40}).rows[0].ids;
+  for (const size_t at : {0UL, 1UL, 10UL, 21UL, 32UL})
+    for (const Loaded* loaded : {&with, &host}) {
+      DecoderConfig config = loaded->model->config();
+      config.ends = {ids[at]};
+      const auto parameters = loaded->model->named_parameters();
+      const CausalLM same(
+          config, [&](const std::string& name, at::IntArrayRef) { return parameters[name].detach(); });
+      const auto first = std::ranges::find(ids, ids[at]) - ids.begin();
+      const auto out = generate(same, with.tokenizer, "The", {.tokens = 40, .tokens_per_call = 6});
+      EXPECT_EQ(out.rows[0].ids, std::vector<int64_t>(ids.begin(), ids.begin() + first + 1));
+      EXPECT_EQ(out.rows[0].why, "end");
+    }
+}
+
 TEST(Generate, NothingIsComputedOnTheCpu) {
   const Loaded with("gemma2");
   const int64_t before = tpubridge_cpu_fallback_count();
@@ -226,6 +278,7 @@ TEST(Generate, WhatMakesNoSenseIsNamed) {
   };
   EXPECT_THAT(said("", {}), HasSubstr("no tokens"));
   EXPECT_THAT(said("a", {.tokens = 0}), HasSubstr("tokens"));
+  EXPECT_THAT(said("a", {.tokens_per_call = 0}), HasSubstr("tokens_per_call"));
   EXPECT_THAT(said("a", {.tokens = 128}), HasSubstr("128"));
   EXPECT_THAT(said("a", {.tokens = INT64_MAX}), HasSubstr("positions"));
   EXPECT_EQ(said("a", {.tokens = 127}), "");

@@ -62,5 +62,20 @@ TEST(PluginLoadDeathTest, UnknownXlaFlagIsAnExceptionNotAnAbort) {
       testing::ExitedWithCode(42), "XLA_FLAGS would make this plugin abort");
 }
 
+// XLA takes a value without a dash for a file, and would read these for ever.
+TEST(PluginLoadDeathTest, XlaFlagsThatNameNoRegularFile) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        bool told = true;
+        for (const char* file : {"/dev/zero", " /tmp"}) {
+          setenv("XLA_FLAGS", file, 1);
+          told = told && load_error(CPU_PLUGIN).find("not a regular file") != std::string::npos;
+        }
+        std::_Exit(told ? 42 : 1);
+      },
+      testing::ExitedWithCode(42), "");
+}
+
 }  // namespace
 }  // namespace tpubridge::pjrt

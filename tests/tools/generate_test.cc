@@ -46,6 +46,9 @@ TEST_F(GenerateCommand, TextComesAsItIsMade) {
   const Ran ran = generate(model_folder("gemma2"), {"--prompt", "The fox", "--tokens", "8"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.out, json["texts"][0]["text"].get<std::string>() + "\n");
+  EXPECT_EQ(json["text"], json["texts"][0]["text"]);
+  EXPECT_EQ(json["tokens"], json["texts"][0]["tokens"]);
+  EXPECT_EQ(json["tokens"].size(), 8U);
 }
 
 TEST_F(GenerateCommand, ASeedIsHeard) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +168,28 @@ TEST(Interrupt, DuringTheDoctorsSelfTest) {
   child.send(SIGINT);
   EXPECT_EQ(child.wait(std::chrono::seconds(10)), 130);
   EXPECT_EQ(children(), 0);
+}
+
+// Saving waits for nobody: the other end of a pipe may sleep for ever.
+TEST(Interrupt, WhileTheReaderOfAPipeSleeps) {
+  const TempFolder folder;
+  const Path pipe = folder.path() / "out.npy", program = folder.path() / "p.mlir";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file(program,
+             "func.func @main(%a: tensor<600000xf32>) -> tensor<600000xf32> {\n"
+             "  return %a : tensor<600000xf32>\n}\n");
+  Child child(
+      {"run", program.string(), "--plugin", "cpu", "--random", "1", "--trusted", "--out", pipe.string()}, "",
+      folder.path() / "said");
+  sleep_until([&] {
+    int waiting = 0;
+    return ioctl(reader, FIONREAD, &waiting) == 0 && waiting > 0;
+  });
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait(std::chrono::seconds(10)), 143);
+  EXPECT_THAT(read_file(folder.path() / "said"), testing::HasSubstr("interrupted by SIGTERM while saving"));
+  close(reader);
 }
 
 }  // namespace

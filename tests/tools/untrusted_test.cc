@@ -71,6 +71,23 @@ TEST(Untrusted, OpsThatWaitForOthersAreRefused) {
   EXPECT_EQ(tpubridge(run(portable.str())).error()["details"]["op"], "stablehlo.recv");
 }
 
+// Names that are written otherwise, in another dialect.
+TEST(Untrusted, OpsThatWaitAreFoundUnderAnyName) {
+  const auto program = [](const std::string& dialect, const std::string& name) {
+    return "func.func @main() -> tensor<3xf32> {\n  %t = \"" + dialect + ".create_token\"() : () -> !" +
+           dialect + ".token\n  %0:2 = \"" + name + "\"(%t) {infeed_config = \"\", layout = [[0]]} : (!" +
+           dialect + ".token) -> (tensor<3xf32>, !" + dialect + ".token)\n  return %0#0 : tensor<3xf32>\n}\n";
+  };
+  for (const std::string& code :
+       {program("stablehlo", "stablehlo\\2Einfeed"), program("mhlo", "mhlo.infeed")}) {
+    const File file("w.mlir", code);
+    const Ran ran = tpubridge(run(file.str()));
+    EXPECT_EQ(ran.code, 1) << ran.out;
+    EXPECT_EQ(ran.error()["error_type"], "ProgramError") << ran.out;
+    EXPECT_EQ(ran.error()["details"]["op"], "stablehlo.infeed");
+  }
+}
+
 // How many files of a kind the cache folder holds.
 int64_t count(const Path& folder, const std::string& ending) {
   int64_t out = 0;

@@ -38,7 +38,8 @@ nlohmann::ordered_json generate_text(const TextOptions& o,
                                        .top_p = o.top_p,
                                        .repetition_penalty = o.repetition_penalty,
                                        .seed = o.seed},
-                          .stop = o.stop};
+                          .stop = o.stop,
+                          .tokens_per_call = o.tokens_per_call};
   if (show)
     options.show = [&](size_t row, std::string_view text) {
       if (row == 0) show(text);
@@ -56,7 +57,9 @@ nlohmann::ordered_json generate_text(const TextOptions& o,
   options.show = {};
   for (int64_t i = 0; i < o.repeat; ++i)
     repeats.push_back(speed_of(generate(*model, tokenizer, o.prompts, options)));
-  nlohmann::ordered_json out = {{"texts", rows}};
+  nlohmann::ordered_json out;
+  if (rows.size() == 1) out = {{"text", rows[0]["text"]}, {"tokens", rows[0]["tokens"]}};
+  out["texts"] = rows;
   out.update(speed_of(made));
   out["family"] = model->config().family;
   if (o.repeat > 0) out["repeats"] = repeats;

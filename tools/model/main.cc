@@ -38,7 +38,7 @@ int run(const ModelOptions& options) {
   set_phase("saving");
   if (!options.json) print(text(options, done));
   if (!options.out.empty()) {
-    const NoInterrupts hold;
+    const NoInterrupts hold(options.out);
     write_tensors(options.out, done.outputs);
   }
   if (options.json) print_json(document(options, done));

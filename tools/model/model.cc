@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "tools/interrupt.h"
+#include "tools/model_results.h"
 #include "tpubridge/base/tensor_file.h"
 #include "tpubridge/load/load.h"
 #include "tpubridge/models/causal_lm.h"
@@ -52,12 +53,6 @@ Model folder_model(const Path& folder, torch::Device device) {
   return {model->config().family, {"input_ids"}, call};
 }
 
-// Places in a tuple have no name, nor has a result that stands alone.
-std::string output_name(const std::string& name) {
-  if (name == "out") return "out0";
-  return !name.empty() && name[0] >= '0' && name[0] <= '9' ? "out" + name : name;
-}
-
 Model exported_model(const Path& path, torch::Device device) {
   const auto model = load(path);
   model->to(device);
@@ -65,7 +60,7 @@ Model exported_model(const Path& path, torch::Device device) {
     const Outputs out = model->call({}, named);
     Results results;
     for (size_t i = 0; i < out.size(); ++i)
-      results.emplace_back(output_name(out.names()[i]), out.values()[i]);
+      results.emplace_back(result_name(out.names()[i]), out.values()[i]);
     return results;
   };
   return {"torch.export", model->input_names(), call};
@@ -98,18 +93,10 @@ Named read_inputs(const ModelOptions& options, const std::vector<std::string>& i
   return out;
 }
 
-at::Tensor tensor_of(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor();
-  if (value.isBool()) return torch::tensor(value.toBool());
-  if (value.isInt()) return torch::tensor(value.toInt(), torch::kLong);
-  if (value.isDouble()) return torch::tensor(value.toDouble(), torch::kDouble);
-  return {};  // None
-}
-
 std::vector<HostTensor> on_host(const Results& results) {
   std::vector<HostTensor> out;
   for (const auto& [name, value] : results)
-    if (const at::Tensor t = tensor_of(value); t.defined())
+    if (const at::Tensor t = tensor_result(value); t.defined())
       out.push_back(host_tensor(name, t.detach().cpu().contiguous()));
   return out;
 }
@@ -121,8 +108,10 @@ ModelRun run_model(const ModelOptions& options) {
   const torch::Device device("tpu");
   set_phase("loading");
   const auto began = Clock::now();
-  const Model model = std::filesystem::is_directory(options.file) ? folder_model(options.file, device)
-                                                                  : exported_model(options.file, device);
+  std::error_code unknown;  // whoever reads it tells
+  const Model model = std::filesystem::is_directory(options.file, unknown)
+                          ? folder_model(options.file, device)
+                          : exported_model(options.file, device);
   ModelRun run{model.kind, model.inputs, {}, seconds_since(began), 0, {}};
   const Named inputs = read_inputs(options, model.inputs, device);
   set_phase("running");

@@ -9,6 +9,7 @@
 
 #include "tpubridge/aot/generations.h"
 #include "tpubridge/aot/protocol.h"
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/subprocess.h"
 #include "tpubridge/pjrt/ffi.h"
@@ -33,10 +34,15 @@ Job check(const FitRequest& request) {
   if (request.replicas < 1 || request.partitions < 1)
     throw ArgumentError(fmt::format("a program needs at least one replica and one partition, not {} and {}",
                                     request.replicas, request.partitions));
-  if (const int64_t devices = int64_t{request.replicas} * request.partitions; devices > job.slice.devices())
+  if (request.slices < 1 || request.slices > 1024)
+    throw ArgumentError(fmt::format("there are no {} slices", request.slices));
+  const int64_t devices = int64_t{request.replicas} * request.partitions;
+  const int64_t there = int64_t{job.slice.devices()} * request.slices;
+  if (devices > there)
     throw ArgumentError(
-        fmt::format("{} replicas × {} partitions need {} devices, {} has {}", request.replicas,
-                    request.partitions, devices, job.slice.name(), job.slice.devices()),
+        fmt::format("{} replicas × {} partitions need {} devices, {}{} has {}", request.replicas,
+                    request.partitions, devices,
+                    request.slices > 1 ? fmt::format("{} × ", request.slices) : "", job.slice.name(), there),
         {}, fmt::format("Name a larger slice of {}", job.slice.generation->name));
   return job;
 }
@@ -45,8 +51,8 @@ FitResult known_before(const Job& job) {
   FitResult out;
   out.tpu = job.slice.name();
   out.device_kind = job.slice.generation->device_kind;
-  out.chips = job.slice.chips();
-  out.devices = job.slice.devices();
+  out.chips = job.slice.chips() * job.request->slices;
+  out.devices = job.slice.devices() * job.request->slices;
   out.hbm_bytes = job.slice.generation->hbm_bytes;
   out.peak_flops = job.slice.generation->bf16_flops;
   return out;
@@ -113,7 +119,7 @@ FitResult compile(const Job& job, const Path& child, const Path& libtpu, const F
   const TempFolder folder("tpubridge-aot");
   const Path question = folder.path() / "request.json", answer = folder.path() / "response.json";
   ChildFiles files{folder.path() / "program.mlir", libtpu, {}};
-  if (!request.executable.empty()) files.executable = std::filesystem::absolute(request.executable);
+  if (!request.executable.empty()) files.executable = absolute_path(request.executable);
   write_file(files.program, request.program);
   write_file(question, write_request(request, job.slice, files));
 

@@ -31,6 +31,7 @@ struct FitRequest {
   std::string program;               // StableHLO, text or bytecode
   std::string tpu;                   // "v5e", "v5e:2x2", "v7", …: see generations.h
   int replicas = 1, partitions = 1;  // how many copies, and into how many parts its shardings split it
+  int slices = 1;                    // so many of them, with the data centre's network between them
   bool shardy = false;               // its shardings are Shardy's (sdy.sharding)
   std::map<std::string, std::variant<std::string, bool, int64_t, double>> xla_options = {};
   std::chrono::milliseconds deadline{0};  // 0: none
@@ -46,6 +47,14 @@ enum class Verdict {
   cancelled,
 };
 [[nodiscard]] std::string_view to_string(Verdict verdict);  // "fits", "does not fit", …
+
+// Operations of one kind that move data between devices.
+struct Collective {
+  std::string kind;   // "all-reduce", …
+  int64_t count = 0;  // in the text of the program: one in a loop counts once
+  int64_t bytes = 0;  // of their results, on one device
+  bool operator==(const Collective&) const = default;
+};
 
 // Bytes and FLOPs are those of one device. What the compiler did not tell is 0 or empty.
 struct FitResult {
@@ -63,6 +72,8 @@ struct FitResult {
   std::optional<double> optimal_seconds;  // of one run, by the compiler's own estimate
   int unestimated = 0;                    // ops it cannot estimate: optimal_seconds is the time of the others
   double peak_flops = 0;                  // what the device can do in a second, in bf16
+
+  std::vector<Collective> collectives;  // of a program in several parts
 
   double compile_seconds = 0;
   Path executable;            // the compiled program, where one was asked for

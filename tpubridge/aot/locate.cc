@@ -91,7 +91,8 @@ std::vector<std::string> child_command(const Path& child) {
   constexpr bool native = false;
 #endif
   if (native || !is_x86_64(child)) return {child.string()};
-  if (!in_path(kQemu) || !std::filesystem::is_directory(kQemuRoot))
+  std::error_code unknown;
+  if (!in_path(kQemu) || !std::filesystem::is_directory(kQemuRoot, unknown))
     throw PluginError(fmt::format("{} is an x86_64 program, and {} with {} is not here to run it",
                                   child.string(), kQemu, kQemuRoot),
                       {}, kSetUp, Code::not_found);

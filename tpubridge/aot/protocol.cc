@@ -67,6 +67,9 @@ void read_numbers(const JsonReader& response, FitResult& out) {
   out.flops = known_number(cost, "flops");
   out.bytes_accessed = known_number(cost, "bytes accessed");
   read_estimate(cost.number("optimal_seconds", 0), out);
+  if (!response.has("collectives")) return;
+  for (const JsonReader& c : response.objects("collectives"))
+    out.collectives.push_back({c.text("kind"), amount(c, "count"), amount(c, "bytes")});
 }
 
 void judge_compiled(FitResult& out) {
@@ -117,15 +120,12 @@ std::string write_request(const FitRequest& request, const Slice& slice, const C
   nlohmann::json options = nlohmann::json::object();
   for (const auto& [name, value] : request.xla_options)
     std::visit([&slot = options[name]](const auto& v) { slot = v; }, value);
-  const nlohmann::json out = {{"program", files.program.string()},
-                              {"libtpu", files.libtpu.string()},
-                              {"topology", slice.topology()},
-                              {"chip_config", slice.generation->chip_config},
-                              {"replicas", request.replicas},
-                              {"partitions", request.partitions},
-                              {"shardy", request.shardy},
-                              {"xla_options", std::move(options)},
-                              {"executable", files.executable.string()}};
+  const nlohmann::json out = {
+      {"program", files.program.string()}, {"libtpu", files.libtpu.string()},
+      {"topology", slice.topology()},      {"chip_config", slice.generation->chip_config},
+      {"slices", request.slices},          {"replicas", request.replicas},
+      {"partitions", request.partitions},  {"shardy", request.shardy},
+      {"xla_options", std::move(options)}, {"executable", files.executable.string()}};
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

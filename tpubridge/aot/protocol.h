@@ -1,10 +1,10 @@
 // The two JSON documents between the library and its child tpubridge-aot. Internal to the folder.
 //
-// Request: program (a file), libtpu, topology, chip_config (or ""), replicas, partitions, shardy, xla_options
-// (an object), executable (a file to write, or "").
-// Response: stage (request, load, topology, compile, report, done), and as far as it came: topology
-// {device_kind, devices, chips, hosts, hbm_bytes}, compile_seconds, memory {arguments, outputs, temporaries,
-// aliased, code, peak}, cost {flops, bytes accessed, optimal_seconds, …}; error {type, message, hint, code,
+// Request: program (a file), libtpu, topology, chip_config (or ""), slices, replicas, partitions, shardy,
+// xla_options (an object), executable (a file to write, or ""). Response: stage (request, load, topology,
+// compile, report, done), and as far as it came: topology {device_kind, devices, chips, hosts, hbm_bytes},
+// compile_seconds, memory {arguments, outputs, temporaries, aliased, code, peak}, cost {flops, bytes
+// accessed, optimal_seconds, …}, collectives [{kind, count, bytes}]; error {type, message, hint, code,
 // xla_code} where it did not come to its end.
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/fd.h"
 #include "tpubridge/base/log.h"
@@ -96,7 +97,7 @@ bool ends_in_a_line(const Fd& fd, const Path& path, size_t size) {
 
 Path ErrorJournal::standard_path() {
   if (const std::string own = env::text("TPUBRIDGE_STATE_DIR"); !own.empty())
-    return std::filesystem::absolute(own) / "errors.jsonl";
+    return absolute_path(own) / "errors.jsonl";
   if (const auto xdg = env::raw("XDG_STATE_HOME"); xdg && Path(*xdg).is_absolute())
     return Path(*xdg) / "tpubridge" / "errors.jsonl";
   return home_folder() / ".local" / "state" / "tpubridge" / "errors.jsonl";

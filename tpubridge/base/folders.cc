@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/fd.h"
 #include "tpubridge/base/files.h"
@@ -39,9 +40,15 @@ Path home_folder() {
                   "Set HOME, or TPUBRIDGE_CACHE_DIR for the cache alone.", Code::not_found);
 }
 
+Path absolute_path(const Path& path) {
+  std::error_code error;
+  Path out = std::filesystem::absolute(path, error);
+  if (error) throw file_error("find the current folder for", path, error.value());
+  return out;
+}
+
 Path cache_folder() {
-  if (const std::string own = env::text("TPUBRIDGE_CACHE_DIR"); !own.empty())
-    return std::filesystem::absolute(own);
+  if (const std::string own = env::text("TPUBRIDGE_CACHE_DIR"); !own.empty()) return absolute_path(own);
   // The XDG standard says that a relative path is to be ignored.
   if (const auto xdg = env::raw("XDG_CACHE_HOME"); xdg && Path(*xdg).is_absolute())
     return Path(*xdg) / "tpubridge";

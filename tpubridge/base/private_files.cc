@@ -7,6 +7,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "tpubridge/base/absolute.h"
+
 namespace tpubridge {
 namespace {
 
@@ -61,7 +63,7 @@ std::string read_private_file(const Path& path) try {
 
 void make_private_folder(const Path& path) {
   Path made;
-  for (const Path& part : std::filesystem::absolute(path)) {
+  for (const Path& part : absolute_path(path)) {
     made /= part;
     if (part.has_filename() && part != "." && made.has_relative_path()) make_one(made);
   }

@@ -189,6 +189,28 @@ const ZipEntry* ZipFile::find(std::string_view name) const {
   return at == by_name_.end() ? nullptr : &entries_[at->second];
 }
 
+void ZipFile::check_frame() const {
+  std::vector<ZipContent> contents;
+  std::vector<uint32_t> checksums;
+  for (const ZipEntry& e : entries_) {
+    contents.push_back({e.name, {reinterpret_cast<const char*>(e.data.data()), e.data.size()}});
+    checksums.push_back(e.crc);
+  }
+  const ZipFrame frame = zip_frame(contents, checksums);
+  const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  size_t at = 0;
+  for (size_t i = 0; i < contents.size(); ++i) {
+    const std::string& header = frame.headers[i];
+    if (all.substr(at, header.size()) != header)
+      refuse_zip(path_, fmt::format("the header of {} is not what was written", quote(contents[i].name)));
+    at += header.size();
+    if (contents[i].data.data() != all.data() + at)
+      refuse_zip(path_, fmt::format("{} is not where it was written", quote(contents[i].name)));
+    at += contents[i].data.size();
+  }
+  if (all.substr(at) != frame.directory) refuse_zip(path_, "its directory is not what was written");
+}
+
 void ZipFile::check(const ZipEntry& entry) const {
   if (crc32(entry.data) != entry.crc)
     refuse_zip(path_, fmt::format("the bytes of {} are not those that were written", quote(entry.name)));

@@ -39,6 +39,9 @@ class ZipFile {
   [[nodiscard]] const Path& path() const { return path_; }
   // Throws where the bytes of the entry are not those that were written.
   void check(const ZipEntry& entry) const;
+  // Throws where a byte outside of the entries' data is not what write_zip() writes for them: a file of ours
+  // that was changed anywhere, in what no reader looks at, too.
+  void check_frame() const;
 
  private:
   void read_directory();
@@ -55,6 +58,14 @@ struct ZipContent {
 };
 // Atomic (files.h). The data of each entry begins at a multiple of 64 bytes, so that it can be used in place.
 void write_zip(const Path& path, std::span<const ZipContent> entries);
+
+// What stands in such a file beside the data: a header before that of each entry, and the directory at its
+// end. `checksums` as the entries, by crc32().
+struct ZipFrame {
+  std::vector<std::string> headers;
+  std::string directory;
+};
+[[nodiscard]] ZipFrame zip_frame(std::span<const ZipContent> entries, std::span<const uint32_t> checksums);
 
 // CRC-32 as zip has it.
 [[nodiscard]] uint32_t crc32(std::span<const std::byte> bytes);

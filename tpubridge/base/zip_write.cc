@@ -73,27 +73,34 @@ uint32_t crc32(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-void write_zip(const Path& path, std::span<const ZipContent> entries) {
-  std::vector<std::string> headers;
-  std::string directory;
+ZipFrame zip_frame(std::span<const ZipContent> entries, std::span<const uint32_t> checksums) {
+  ZipFrame out;
   uint64_t offset = 0;
-  for (const auto& entry : entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const ZipContent& entry = entries[i];
     if (entry.name.size() > std::numeric_limits<uint16_t>::max() - 256)
       throw ArgumentError("an entry of an archive has a name of more than 65,000 bytes");
-    const uint32_t crc = crc32(std::as_bytes(std::span(entry.data)));
-    headers.push_back(local_header(entry, crc, offset));
-    put_directory_row(directory, entry, crc, offset);
-    offset += headers.back().size() + entry.data.size();
+    out.headers.push_back(local_header(entry, checksums[i], offset));
+    put_directory_row(out.directory, entry, checksums[i], offset);
+    offset += out.headers.back().size() + entry.data.size();
   }
-  const uint64_t count = entries.size(), size = directory.size(), end = offset + size;
-  put(directory, uint32_t{0x06064b50}, uint64_t{44}, uint16_t{45}, uint16_t{45}, uint32_t{0}, uint32_t{0},
+  const uint64_t count = entries.size(), size = out.directory.size(), end = offset + size;
+  put(out.directory, uint32_t{0x06064b50}, uint64_t{44}, uint16_t{45}, uint16_t{45}, uint32_t{0}, uint32_t{0},
       count, count, size, offset);
-  put(directory, uint32_t{0x07064b50}, uint32_t{0}, end, uint32_t{1});
-  put(directory, uint32_t{0x06054b50}, uint16_t{0}, uint16_t{0}, uint16_t{0xFFFF}, uint16_t{0xFFFF},
+  put(out.directory, uint32_t{0x07064b50}, uint32_t{0}, end, uint32_t{1});
+  put(out.directory, uint32_t{0x06054b50}, uint16_t{0}, uint16_t{0}, uint16_t{0xFFFF}, uint16_t{0xFFFF},
       uint32_t{0xFFFFFFFF}, uint32_t{0xFFFFFFFF}, uint16_t{0});
+  return out;
+}
+
+void write_zip(const Path& path, std::span<const ZipContent> entries) {
+  std::vector<uint32_t> checksums;
+  for (const auto& entry : entries) checksums.push_back(crc32(std::as_bytes(std::span(entry.data))));
+  const ZipFrame frame = zip_frame(entries, checksums);
   std::vector<std::string_view> parts;
-  for (size_t i = 0; i < entries.size(); ++i) parts.push_back(headers[i]), parts.push_back(entries[i].data);
-  parts.push_back(directory);
+  for (size_t i = 0; i < entries.size(); ++i)
+    parts.push_back(frame.headers[i]), parts.push_back(entries[i].data);
+  parts.push_back(frame.directory);
   write_file(path, parts);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "tpubridge/base/backend_errors.h"
 #include "tpubridge/capi/call.h"
 
 namespace tpubridge::pjrt {
@@ -45,9 +46,14 @@ std::exception_ptr kernel_error(std::string_view message) {
   const std::string op(name.substr(0, end));
   std::string_view why = name.substr(end + 1);
   why.remove_prefix(std::min(why.find_first_not_of(' '), why.size()));
-  return std::make_exception_ptr(KernelError(fmt::format("{} failed: {}", op, why), {{"op", op}},
-                                             "Nothing was changed: mend what it complains of, and call again.",
-                                             Code::internal));
+  if (op.starts_with("tpubridge_process::"))  // a collective of distributed/: it says all in its own words
+    return std::make_exception_ptr(TPUDistributedError(
+        std::string(why), {},
+        "What the step was to overwrite is as it was: save it. Start the job again from there.",
+        Code::unavailable));
+  return std::make_exception_ptr(
+      KernelError(fmt::format("{} failed: {}", op, why), {{"op", op}},
+                  "Nothing was changed: mend what it complains of, and call again.", Code::internal));
 }
 
 std::string hint_for(Code code, bool compiling) {

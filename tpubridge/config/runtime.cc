@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tpubridge/aot/generations.h"
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/log.h"
 #include "tpubridge/config/fields.h"
 #include "tpubridge/plugin/discovery.h"
@@ -133,7 +134,7 @@ cache::ProgramCache open_programs(const Config& config, const pjrt::Client& clie
   std::shared_ptr<cache::DiskCache> disk;
   if (config.hardware.tpu.enable_xla_cache) {
     const auto& own = config.runtime.cache_dir.value();
-    const Path folder = own.empty() ? cache_folder() : std::filesystem::absolute(own);
+    const Path folder = own.empty() ? cache_folder() : absolute_path(own);
     disk =
         std::make_shared<cache::DiskCache>(folder / "programs", config.runtime.cache_size_mb.value() << 20);
   }

@@ -1,17 +1,11 @@
 // Ops that are C++ functions: one custom call, whose attributes say which.
 #include "tpubridge/base/errors.h"
-#include "tpubridge/hlo/custom_call.h"
+#include "tpubridge/hlo/host_call.h"
 #include "tpubridge/kernels/custom_op.h"
 
 namespace tpubridge {
 namespace kernels {
 namespace {
-
-std::vector<int64_t> row_major(const Shape& s) {
-  std::vector<int64_t> out;
-  for (int i = s.rank(); i-- > 0;) out.push_back(i);
-  return out;
-}
 
 // Of what it is when it is there. Lists of numbers that are not whole cannot be handed over.
 c10::TypeKind kind_of(const c10::Argument& a) {
@@ -50,19 +44,11 @@ class FfiOp final : public CustomOp {
   void lower(lower::Context& c) const override {
     if (c.platform == lower::Platform::tpu) refuse("a TPU");
     if (c.b.partitions() > 1) refuse("a program that is split over several devices");
-    hlo::CustomCall call{.target = std::string(ffi::kTarget), .api = hlo::CustomCall::Api::typed_ffi};
     hlo::Values operands;
     std::vector<Shape> results;
-    for (size_t i = 0; i < c.operand_count(); ++i) {
-      operands.push_back(c.operand(i));
-      call.operand_layouts.push_back(row_major(operands.back().shape()));
-    }
-    for (size_t i = 0; i < this->results(); ++i) {
-      results.push_back(c.out(i));
-      call.result_layouts.push_back(row_major(results.back()));
-    }
-    call.attributes = constants(c);
-    const hlo::Values values = hlo::custom_call(c.b, operands, results, call);
+    for (size_t i = 0; i < c.operand_count(); ++i) operands.push_back(c.operand(i));
+    for (size_t i = 0; i < this->results(); ++i) results.push_back(c.out(i));
+    const hlo::Values values = hlo::host_call(c.b, name(), operands, results, constants(c));
     for (size_t i = 0; i < values.size(); ++i) c.result(values[i], i);
   }
 
@@ -76,7 +62,7 @@ class FfiOp final : public CustomOp {
   // Everything that is no tensor, and the names of those that are.
   hlo::Attributes constants(const lower::Context& c) const {
     std::string inputs;
-    hlo::Attributes out = {{std::string(ffi::kOpAttribute), name()}};
+    hlo::Attributes out;
     const auto add_input = [&](const std::string& n) { inputs += (inputs.empty() ? "" : ",") + n; };
     for (size_t i = 0; i < arguments().size(); ++i) {
       const std::string& n = arguments()[i];

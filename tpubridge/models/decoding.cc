@@ -37,9 +37,12 @@ int64_t longest_of(const CausalLM& model, const std::vector<std::vector<int64_t>
 }  // namespace
 
 Decoding::Decoding(const CausalLM& model, const std::vector<std::vector<int64_t>>& prompts, int64_t tokens,
-                   const SamplingOptions& sampling)
-    : step_(new Step{model, Sampler(sampling, model.device(), model.config().vocabulary, prompts), {}, 0}),
-      compiled_(Call{step_.get()}, {.name = "generate"}) {
+                   const SamplingOptions& sampling, int64_t tokens_per_call)
+    : step_(new Step{
+          model, Sampler(sampling, model.device(), model.config().vocabulary, prompts), {}, 0, {}, {}}),
+      compiled_(Call{step_.get()}, {.name = "generate"}),
+      several_(Advance{step_.get()}, {.steps_per_call = tokens_per_call, .name = "generate, several tokens"}),
+      tokens_per_call_(tokens_per_call) {
   const auto batch = static_cast<int64_t>(prompts.size());
   const int64_t longest = longest_of(model, prompts, tokens), most = model.config().positions;
   step_->places = std::min(power_of_two(longest + tokens), most);
@@ -55,7 +58,16 @@ Decoding::Decoding(const CausalLM& model, const std::vector<std::vector<int64_t>
 
 at::Tensor Decoding::next() {
   const at::NoGradGuard no_grad;
-  if (!tokens_.defined()) return tokens_ = prefill();
+  if (!tokens_.defined()) return (tokens_ = prefill()).unsqueeze(0);
+  if (tokens_per_call_ == 1) return next_one().unsqueeze(0);
+  if (!step_->token.defined()) step_->token = tokens_.clone(), step_->position = positions_.clone();
+  if (!step_->model.device().is_cpu()) return several_.many();
+  std::vector<at::Tensor> made;
+  for (int64_t i = 0; i < tokens_per_call_; ++i) made.push_back(step_->advance());
+  return at::stack(made);
+}
+
+at::Tensor Decoding::next_one() {
   const auto out =
       step_->model.device().is_cpu() ? (*step_)(tokens_, positions_) : compiled_(tokens_, positions_);
   positions_ = out[1];
@@ -78,6 +90,13 @@ std::vector<at::Tensor> Decoding::Step::operator()(const at::Tensor& token, cons
   const at::Tensor logits = model.logits(model.hidden(token, position, &cache, false)).squeeze(1);
   // Rows that are done go on until all are; those at the end of the cache stay there.
   return {sampler.next(logits), at::clamp_max(position + 1, places - 1)};
+}
+
+at::Tensor Decoding::Step::advance() {
+  const auto out = (*this)(token, position);
+  token.copy_(out[0]);
+  position.copy_(out[1]);
+  return out[0];
 }
 
 }  // namespace tpubridge::models

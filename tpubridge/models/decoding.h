@@ -16,11 +16,12 @@ class Decoding {
   // Prompts of at least one token; `tokens` new ones follow at most. Throws ArgumentError where the model has
   // no place for so many, or does not know one of them.
   Decoding(const CausalLM& model, const std::vector<std::vector<int64_t>>& prompts, int64_t tokens,
-           const SamplingOptions& sampling);
+           const SamplingOptions& sampling, int64_t tokens_per_call = 1);
   Decoding(const Decoding&) = delete;
   Decoding& operator=(const Decoding&) = delete;
 
-  // The next token of each row, [batch, 1] on the device. Does not wait for it.
+  // The next tokens of each row, [steps, batch, 1] on the device: one, and after the first as many as there
+  // are in a call. Does not wait for them.
   [[nodiscard]] at::Tensor next();
 
  private:
@@ -30,7 +31,9 @@ class Decoding {
     Sampler sampler;
     KeyValueCache cache;
     int64_t places;
+    at::Tensor token, position;  // where the step of several tokens keeps them
     [[nodiscard]] std::vector<at::Tensor> operator()(const at::Tensor& token, const at::Tensor& position);
+    [[nodiscard]] at::Tensor advance();
   };
   struct Call {
     Step* step;
@@ -39,10 +42,18 @@ class Decoding {
     }
   };
 
+  struct Advance {
+    Step* step;
+    at::Tensor operator()() const { return step->advance(); }
+  };
+
   [[nodiscard]] at::Tensor prefill();
+  [[nodiscard]] at::Tensor next_one();
 
   std::unique_ptr<Step> step_;
   CompiledStep<Call> compiled_;
+  CompiledStep<Advance> several_;
+  int64_t tokens_per_call_;
   at::Tensor prompts_, last_;  // [batch, bucket] and [batch], on the host
   at::Tensor tokens_, positions_;
 };

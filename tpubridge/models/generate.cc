@@ -51,12 +51,16 @@ class Generation {
     if (options.tokens < 1)
       throw ArgumentError("the number of tokens must be 1 or more",
                           {{"tokens", std::to_string(options.tokens)}});
+    if (options.tokens_per_call < 1)
+      throw ArgumentError("the number of tokens in a call must be 1 or more",
+                          {{"tokens_per_call", std::to_string(options.tokens_per_call)}});
     for (const std::string& prompt : prompts) add_row(tokenizer, prompt);
   }
 
   Generated run() {
     const auto began = Clock::now();
-    models::Decoding decoding(model_, prompts_, options_.tokens, options_.sampling);
+    models::Decoding decoding(model_, prompts_, options_.tokens, options_.sampling,
+                              std::min(options_.tokens_per_call, std::max<int64_t>(options_.tokens - 1, 1)));
     tell(decoding.next());
     Generated out;
     out.first_seconds = seconds_since(began);
@@ -84,22 +88,23 @@ class Generation {
   // Waits for the tokens.
   void tell(const at::Tensor& tokens) {
     const at::Tensor host = tokens.cpu();
-    const auto of_row = host.accessor<int64_t, 2>();
-    for (size_t r = 0; r < rows_.size(); ++r)
-      rows_[r].add(r, of_row[static_cast<int64_t>(r)][0], options_, model_.config().ends);
+    const auto of_step = host.accessor<int64_t, 3>();
+    for (int64_t i = 0; i < host.size(0); ++i)
+      for (size_t r = 0; r < rows_.size(); ++r)
+        rows_[r].add(r, of_step[i][static_cast<int64_t>(r)][0], options_, model_.config().ends);
   }
   [[nodiscard]] bool done() const {
     return std::ranges::all_of(rows_, [](const Row& row) { return !row.out.why.empty(); });
   }
 
-  // Tokens are read one step behind, so that the device has its next step while they become text. What it
+  // Tokens are read one call behind, so that the device has its next one while they become text. What it
   // computed beyond an end is dropped. The CPU's kernels do not run ahead.
   void decode(models::Decoding& decoding) {
     const bool ahead = !model_.device().is_cpu();
     at::Tensor unread;
     for (int64_t made = 1; !done();) {
       at::Tensor latest;
-      if (made++ < options_.tokens) latest = decoding.next();
+      if (made < options_.tokens) latest = decoding.next(), made += latest.size(0);
       if (!ahead) unread = latest;
       if (unread.defined()) tell(unread);
       unread = latest;

@@ -25,6 +25,9 @@ struct GenerateOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // a text ends before such a word
   bool special = true;                 // prompts with the tokens that the model wants around them
+  // Tokens after the first are made so many at a time, by one program: for devices that wait for the host.
+  // The tokens are the same; those that were made beyond an end are dropped.
+  int64_t tokens_per_call = 1;
   // Called with new text as it comes, in whole characters.
   std::function<void(size_t row, std::string_view text)> show = {};
 };

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -93,7 +94,9 @@ void check_library_file(const std::string& path) {
                    fmt::format("it was built for another machine (ELF machine {}, this one is {})",
                                head.e_machine, kMachine),
                    "Install the plugin's build for this machine");
-  const auto size = std::filesystem::file_size(path);
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(path, unknown);
+  if (unknown) refuse_library(path, "it cannot be read", "Check the file's permissions");
   const auto fits = [size](uint64_t offset, uint64_t bytes) {
     return offset <= size && bytes <= size - offset;
   };
@@ -115,9 +118,26 @@ void check_thread_variables() {
   }
 }
 
+namespace {
+// What does not begin with a dash is the name of a file to XLA, which reads a pipe or /dev/zero for ever.
+void check_flags_file(std::string_view flags) {
+  flags.remove_prefix(std::min(flags.find_first_not_of(" \t\r\n"), flags.size()));
+  if (flags.empty() || flags.front() == '-') return;
+  std::error_code unknown;
+  const auto kind = std::filesystem::status(flags, unknown).type();
+  if (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found || unknown)
+    return;
+  throw PluginError(fmt::format("XLA_FLAGS names {}, which is not a regular file", flags),
+                    {{"XLA_FLAGS", std::string(flags)}},
+                    "Name a file with flags in it, or give the flags themselves: they begin with --.",
+                    Code::invalid_argument);
+}
+}  // namespace
+
 void check_xla_flags(const std::string& path) {
   const char* flags = std::getenv("XLA_FLAGS");
   if (!flags || !*flags) return;
+  check_flags_file(flags);
   std::array<int, 2> pipe_ends{};
   if (pipe(pipe_ends.data()) != 0)
     throw PluginError("cannot make a pipe to check XLA_FLAGS", {{"XLA_FLAGS", flags}});

@@ -16,6 +16,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
 #include "tpubridge/base/json.h"
+#include "tpubridge/capi/collectives.h"
 #include "tpubridge/pjrt/plugin.h"
 #include "tpubridge/pjrt/topology.h"
 
@@ -42,9 +43,14 @@ void prepare_environment() {
 
 json describe_topology(const pjrt::Topology& topology) {
   const auto devices = topology.devices();
-  std::set<std::vector<int64_t>> places;
+  std::set<std::pair<int64_t, std::vector<int64_t>>> places;  // in which slice, and where
   std::set<int> hosts;
-  for (const auto& d : devices) places.insert(d.coords()), hosts.insert(d.process_index);
+  for (const auto& d : devices) {
+    const auto slice = d.attributes.find("slice_index");
+    const auto* index = slice == d.attributes.end() ? nullptr : std::get_if<int64_t>(&slice->second);
+    places.emplace(index ? *index : 0, d.coords());
+    hosts.insert(d.process_index);
+  }
   json out = {{"platform", topology.platform_name()},
               {"devices", devices.size()},
               {"chips", places.size()},
@@ -76,7 +82,7 @@ pjrt::CompileOptions options_of(const JsonReader& request) {
   return out;
 }
 
-json numbers_of(const pjrt::Executable& program) {
+json numbers_of(const pjrt::Executable& program, int64_t partitions) {
   const pjrt::ProgramMemory m = program.memory();
   json out = {{"memory",
                {{"arguments", m.arguments},
@@ -85,6 +91,12 @@ json numbers_of(const pjrt::Executable& program) {
                 {"aliased", m.aliased},
                 {"code", m.code},
                 {"peak", m.peak}}}};
+  if (partitions > 1) {
+    const pjrt::Program code = program.optimized_program();
+    json& all = out["collectives"] = json::array();
+    for (const auto& c : pjrt::hlo_collectives(code.code, code.format))
+      all.push_back({{"kind", c.kind}, {"count", c.count}, {"bytes", c.bytes}});
+  }
   json& cost = out["cost"] = json::object();
   for (const auto& [name, value] : program.cost_analysis()) {
     if (const auto* f = std::get_if<float>(&value)) cost[name] = *f;
@@ -107,17 +119,22 @@ void work(const Path& request_file, json& response) {
   pjrt::Values options;
   if (const std::string cores = request.text("chip_config"); !cores.empty())
     options["chip_config_name"] = cores;
+  if (const int64_t slices = request.integer("slices", 1); slices > 1) options["num_slices"] = slices;
   const pjrt::Topology topology(plugin, request.text("topology"), options);
   response["topology"] = describe_topology(topology);
   response["load_seconds"] = seconds_since(start);
 
   response["stage"] = "compile";
   const auto compile_start = std::chrono::steady_clock::now();
-  const pjrt::Executable executable = topology.compile(program, options_of(request));
+  pjrt::CompileOptions compile_options = options_of(request);
+  // By itself libtpu would have a replica in each slice.
+  if (request.integer("slices", 1) > 1)
+    for (const auto& d : topology.devices()) compile_options.devices.push_back(d.id);
+  const pjrt::Executable executable = topology.compile(program, compile_options);
   response["compile_seconds"] = seconds_since(compile_start);
 
   response["stage"] = "report";
-  response.update(numbers_of(executable));
+  response.update(numbers_of(executable, request.integer("partitions")));
   if (const std::string to = request.text("executable"); !to.empty()) write_file(to, executable.serialize());
   response["stage"] = "done";
 }
