@@ -67,6 +67,7 @@ class Context : public Call {
 
   hlo::Builder& b;
   const Platform platform;
+  bool overlapping = false;  // it writes into a part of what it reads elsewhere too (overlap.h)
 
   [[nodiscard]] Value in(size_t arg) const;                 // the operand, in its own type
   [[nodiscard]] Value in(size_t arg, DType dtype) const;    // converted; where it is a constant scalar, that

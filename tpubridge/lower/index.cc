@@ -5,6 +5,7 @@
 #include "tpubridge/hlo/dtypes.h"
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/overlap.h"
 #include "tpubridge/lower/quantized.h"
 
 namespace tpubridge::lower {
@@ -108,13 +109,14 @@ void scatter(Context& c) {
 // One slice of x along `axis` overwritten, as a cache of keys and values is by each token: an update in place
 // that XLA puts together with what computes the slice, where a scatter is a kernel of its own. As there, a
 // place outside of x is left out.
-Value with_slice(Value x, Value index, Value slice, int64_t axis) {
+Value with_slice(const Context& c, Value x, Value index, Value slice, int64_t axis) {
   const Value at = reshaped(index, {}), zero = like(at, 0);
   const Value inside = in_range(at, x.dim(axis));
   std::vector<Value> starts(static_cast<size_t>(x.rank()), zero);
   starts[static_cast<size_t>(axis)] = at;
   const Value old = hlo::dynamic_slice(x, starts, slice.dims());
-  return hlo::dynamic_update_slice(x, hlo::select(expand(inside, slice.dims()), slice, old), starts);
+  const Value piece = hlo::select(expand(inside, slice.dims()), slice, old);
+  return c.overlapping ? with_piece_apart(x, piece, starts) : hlo::dynamic_update_slice(x, piece, starts);
 }
 
 hlo::ScatterDims slice_scatter(int64_t axis, int64_t rank) {
@@ -147,7 +149,7 @@ void index_set(Context& c) {
   Dims dims = x.dims();
   dims[static_cast<size_t>(axis)] = index.elements();
   const Value slices = Fill ? expand(c.in(3, t), dims) : reshaped(c.in(3, t), dims);
-  if (index.elements() == 1) return c.result(with_slice(x, index, slices, axis));
+  if (index.elements() == 1) return c.result(with_slice(c, x, index, slices, axis));
   c.result(hlo::scatter_set(x, reshaped(index, {index.elements()}), slices, slice_scatter(axis, x.rank())));
 }
 

@@ -11,6 +11,7 @@
 #include "tpubridge/lower/context.h"
 #include "tpubridge/lower/exported.h"
 #include "tpubridge/lower/loop.h"
+#include "tpubridge/lower/overlap.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -58,7 +59,8 @@ const std::vector<trace::Loose> kNoInputs = {};
 class Lowering {
  public:
   Lowering(hlo::Builder& b, const trace::Graph& graph, Platform platform, const ExportForm& form)
-      : graph_(graph), platform_(platform), inputs_(kNoInputs), once_(compared_with_chosen(graph)), b_(b) {
+      : graph_(graph), platform_(platform), inputs_(kNoInputs), once_(compared_with_chosen(graph)),
+        overlapping_(overlapping_writes(graph, inputs_)), b_(b) {
     std::vector<trace::Leaf> leaves = graph.leaves;
     leaves.insert(leaves.end(), form.more.begin(), form.more.end());
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -78,7 +80,8 @@ class Lowering {
   // `parameters`: as parameters_of() says.
   Lowering(hlo::Builder& b, const trace::Graph& graph, std::span<const Value> parameters, Platform platform,
            const std::vector<trace::Loose>& inputs, const trace::SharedNumbers& shared)
-      : graph_(graph), platform_(platform), inputs_(inputs), once_(compared_with_chosen(graph)), b_(b) {
+      : graph_(graph), platform_(platform), inputs_(inputs), once_(compared_with_chosen(graph)),
+        overlapping_(overlapping_writes(graph, inputs_)), b_(b) {
     const size_t leaves = graph.leaves.size();
     for (size_t i = 0; i < leaves; ++i)
       leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = parameters[i];
@@ -153,6 +156,7 @@ class Lowering {
     hlo::LocationScope where(b_, {.name = std::string(row.name)});
     const std::vector<trace::Arg> args = args_of(n, index, operands, shapes);
     Context context(b_, n, args, std::move(operands), std::move(shapes), platform_);
+    context.overlapping = overlapping_.contains(&n);
     lower_by(row, context);
     std::vector<Value> results = context.results();
     for (uint32_t i = 0; i < results.size(); ++i)
@@ -164,6 +168,7 @@ class Lowering {
   const Platform platform_;
   const std::vector<trace::Loose>& inputs_;  // sorted
   const std::set<Result> once_;
+  const std::unordered_set<const trace::Node*> overlapping_;
   hlo::Builder& b_;
   std::vector<Value> input_values_;
   size_t next_input_ = 0, next_value_ = 0;

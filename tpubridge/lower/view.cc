@@ -5,6 +5,7 @@
 
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/overlap.h"
 #include "tpubridge/trace/geometry.h"
 
 namespace tpubridge::lower {
@@ -143,7 +144,9 @@ void update(Context& c) {
     for (int64_t a : kept) sizes.push_back(at.sizes[static_cast<size_t>(a)]);
     for (int64_t a : box->axes) order.push_back(std::find(kept.begin(), kept.end(), a) - kept.begin());
     const Value piece = reshaped(transposed(reshaped(part, sizes), order), box->extent);
-    written = hlo::dynamic_update_slice(as_box_memory(memory, *box), piece, starts(c.b, *box, where));
+    const Value boxes = as_box_memory(memory, *box);
+    const auto from = starts(c.b, *box, where);
+    written = c.overlapping ? with_piece_apart(boxes, piece, from) : hlo::dynamic_update_slice(boxes, piece, from);
     if (box->padding) written = hlo::slice(reshaped(written, {written.elements()}), {0}, {total});
   } else {
     const int64_t n = part.elements();
