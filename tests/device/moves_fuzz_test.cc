@@ -1,7 +1,7 @@
-// Random programs that read one tensor by index and write into parts of it, beside the CPU: the same elements,
-// to the bit. Every number is a whole one and small enough that sums and products are exact, however they are
-// added up.
-// TPUBRIDGE_FUZZ_SECONDS=600 test_device --gtest_filter=Moves.ForHours goes on from TPUBRIDGE_FUZZ_SEED.
+// Random programs that read one tensor by index and write into parts of it, beside the CPU: the same
+// elements, to the bit. Every number is a whole one and small enough that sums and products are exact,
+// however they are added up. TPUBRIDGE_FUZZ_SECONDS=600 test_device --gtest_filter=Moves.ForHours goes on
+// from TPUBRIDGE_FUZZ_SEED.
 #include <chrono>
 #include <random>
 
@@ -49,8 +49,7 @@ class Program {
 
   Tensor numbers(torch::IntArrayRef sizes) {
     const auto t = torch::empty(sizes);
-    for (int64_t i = 0; i < t.numel(); ++i)
-      t.data_ptr<float>()[i] = static_cast<float>(below(15) - 7);
+    for (int64_t i = 0; i < t.numel(); ++i) t.data_ptr<float>()[i] = static_cast<float>(below(15) - 7);
     return wide_ ? t.to(torch::kDouble) : t;
   }
   Tensor order(int64_t n, int64_t of) {
@@ -61,7 +60,8 @@ class Program {
   Tensor permutation(int64_t n) {
     std::vector<int64_t> v(static_cast<size_t>(n));
     for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<int64_t>(i);
-    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
+    for (size_t i = v.size(); i > 1; --i)
+      std::swap(v[i - 1], v[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
     return on_device(torch::tensor(v, kWhole));
   }
 
@@ -188,7 +188,8 @@ class Program {
       }
       case 15: {
         const auto flat = x.view({-1});
-        const int64_t n = 1 + below(flat.numel()), from = below(flat.numel() - n + 1), to = below(flat.numel() - n + 1);
+        const int64_t n = 1 + below(flat.numel()), from = below(flat.numel() - n + 1),
+                      to = below(flat.numel() - n + 1);
         flat.slice(0, to, to + n).copy_(read(x).view({-1}).slice(0, from, from + n));
         break;
       }

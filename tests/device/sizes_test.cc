@@ -136,9 +136,7 @@ void expect_right_at_all_sizes(uint64_t seed) {
   EXPECT_GT(parts_run(), before) << "no seed is of use whose program stays whole";
 }
 
-TEST(Sizes, RandomPrograms) {
-  expect_right_at_all_sizes(3);
-}
+TEST(Sizes, RandomPrograms) { expect_right_at_all_sizes(3); }
 
 // For hours: TPUBRIDGE_SIZES_SEED=1000 TPUBRIDGE_SIZES_CASES=500.
 TEST(Sizes, RandomProgramsForHours) {

@@ -1,5 +1,5 @@
-// The groups of the reference's benchmark report, and the trainer over a bare loop. The reference's figures are those
-// of their report of 2026-01-13 (a v5e, most of it time of Python), or of their guide.
+// The groups of the reference's benchmark report, and the trainer over a bare loop. The reference's figures
+// are those of their report of 2026-01-13 (a v5e, most of it time of Python), or of their guide.
 #include <ATen/Parallel.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>

@@ -74,7 +74,7 @@ class Planning {
     }
     out_.options = options;
     check_devices();
-    identity_ = identity_of(options.plan.model);  // first what is wrong with the model
+    identity_ = identity_of(options.plan.model);                   // first what is wrong with the model
     libtpu_ = cache::file_digest(aot::libtpu_library().string());  // throws what says how to get it
     (void)aot::child_program();
   }

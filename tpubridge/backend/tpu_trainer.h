@@ -30,8 +30,8 @@ struct TPUTrainerConfig {
   TPUPrecision precision = TPUPrecision::bfloat16;
 
   // Throws ConfigurationError for a key that is not known, with the nearest one, or of a wrong type;
-  // TPUConfigurationError for a value that is none, and for the reference's keys that nothing here would follow
-  // (num_shards, shard_axis, mesh_shape, enable_jax, enable_auto_scaling, min_cores, max_cores).
+  // TPUConfigurationError for a value that is none, and for the reference's keys that nothing here would
+  // follow (num_shards, shard_axis, mesh_shape, enable_jax, enable_auto_scaling, min_cores, max_cores).
   [[nodiscard]] static TPUTrainerConfig from_json(std::string_view text, std::string_view source = "JSON");
   [[nodiscard]] std::string to_json() const;
 };

@@ -62,7 +62,7 @@ class Watch {
   std::chrono::steady_clock::time_point reached_ = std::chrono::steady_clock::now();  // the store, last
   bool over_ = false;                                                                 // the thread
   std::map<std::string, Doing> doing_;
-  bool ends_ = false, asked_ = false;
+  bool ends_ = false, asked_ = false, looked_ = false;  // at everybody, since it was asked
   uint64_t beats_ = 0;
   struct Heard {
     std::string beat;

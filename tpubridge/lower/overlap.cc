@@ -19,14 +19,27 @@ constexpr std::string_view kUpdate = "tpubridge::update", kView = "tpubridge::vi
 // Ops that give their first operand, written to or seen in another way: the compiler may use its memory.
 bool goes_on_from(std::string_view op) {
   static const std::unordered_set<std::string_view> names = {
-      kUpdate,          kView,          "tpubridge::reinterpret", "tpubridge::resize", "index_copy",
-      "index_put",      "index_add",    "index_fill.int_Scalar",  "scatter.src",       "scatter.value",
-      "scatter_add",    "scatter_reduce.two", "_index_put_impl",      "index_fill.int_Tensor",
+      kUpdate,
+      kView,
+      "tpubridge::reinterpret",
+      "tpubridge::resize",
+      "index_copy",
+      "index_put",
+      "index_add",
+      "index_fill.int_Scalar",
+      "scatter.src",
+      "scatter.value",
+      "scatter_add",
+      "scatter_reduce.two",
+      "_index_put_impl",
+      "index_fill.int_Tensor",
   };
   return names.contains(op);
 }
 
-bool is_write(std::string_view op) { return op != kView && op.substr(0, 9) != "tpubridge" && goes_on_from(op); }
+bool is_write(std::string_view op) {
+  return op != kView && op.substr(0, 9) != "tpubridge" && goes_on_from(op);
+}
 
 bool is_elementwise(const Node& n) {
   static const auto rows = [] {
@@ -49,7 +62,8 @@ std::optional<int64_t> number(const trace::Arg& a) {
 
 class Search {
  public:
-  Search(const trace::Graph& graph, const std::vector<trace::Loose>& inputs) : graph_(graph), inputs_(inputs) {
+  Search(const trace::Graph& graph, const std::vector<trace::Loose>& inputs)
+      : graph_(graph), inputs_(inputs) {
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) place_[graph.nodes[i]] = i;
   }
 
@@ -57,7 +71,8 @@ class Search {
     // From what is written to, back to where it came from.
     const Node* end = write.operands()[0].node();
     memories_ = {end};
-    while (end->is_pending() && goes_on_from(end->op()->name)) memories_.push_back(end = end->operands()[0].node());
+    while (end->is_pending() && goes_on_from(end->op()->name))
+      memories_.push_back(end = end->operands()[0].node());
     const auto& later = depending_on(end);
     const auto reaches = [&](const trace::Value& v) {
       const auto at = place_.find(v.node());
@@ -103,8 +118,8 @@ class Search {
     return std::ranges::binary_search(inputs_, trace::Loose{place_.at(&n), arg});
   }
 
-  // Sizes, strides and offset stand at 3 of a view and at 4 of an update, those of the memory before them. Two
-  // boxes of the same sizes that are as long as the memory or one element long are the same or lie apart.
+  // Sizes, strides and offset stand at 3 of a view and at 4 of an update, those of the memory before them.
+  // Two boxes of the same sizes that are as long as the memory or one element long are the same or lie apart.
   bool reads_what_is_written(const Node& view, const Node& write) const {
     if (view.operands()[0] != write.operands()[0]) return false;
     const auto &v = view.args(), &w = write.args();

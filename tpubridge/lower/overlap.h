@@ -12,8 +12,8 @@
 namespace tpubridge::lower {
 
 // The nodes of the graph that write so. Not among them are those that read only the very elements that they
-// write (`x[i].add_(1)`). `inputs`: arguments that are inputs of the program, so that their value of this call
-// says nothing of the next.
+// write (`x[i].add_(1)`). `inputs`: arguments that are inputs of the program, so that their value of this
+// call says nothing of the next.
 [[nodiscard]] std::unordered_set<const trace::Node*> overlapping_writes(
     const trace::Graph& graph, const std::vector<trace::Loose>& inputs);
 

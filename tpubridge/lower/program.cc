@@ -59,8 +59,12 @@ const std::vector<trace::Loose> kNoInputs = {};
 class Lowering {
  public:
   Lowering(hlo::Builder& b, const trace::Graph& graph, Platform platform, const ExportForm& form)
-      : graph_(graph), platform_(platform), inputs_(kNoInputs), once_(compared_with_chosen(graph)),
-        overlapping_(overlapping_writes(graph, inputs_)), b_(b) {
+      : graph_(graph),
+        platform_(platform),
+        inputs_(kNoInputs),
+        once_(compared_with_chosen(graph)),
+        overlapping_(overlapping_writes(graph, inputs_)),
+        b_(b) {
     std::vector<trace::Leaf> leaves = graph.leaves;
     leaves.insert(leaves.end(), form.more.begin(), form.more.end());
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -80,8 +84,12 @@ class Lowering {
   // `parameters`: as parameters_of() says.
   Lowering(hlo::Builder& b, const trace::Graph& graph, std::span<const Value> parameters, Platform platform,
            const std::vector<trace::Loose>& inputs, const trace::SharedNumbers& shared)
-      : graph_(graph), platform_(platform), inputs_(inputs), once_(compared_with_chosen(graph)),
-        overlapping_(overlapping_writes(graph, inputs_)), b_(b) {
+      : graph_(graph),
+        platform_(platform),
+        inputs_(inputs),
+        once_(compared_with_chosen(graph)),
+        overlapping_(overlapping_writes(graph, inputs_)),
+        b_(b) {
     const size_t leaves = graph.leaves.size();
     for (size_t i = 0; i < leaves; ++i)
       leaves_[{graph.leaves[i].node, graph.leaves[i].index}] = parameters[i];

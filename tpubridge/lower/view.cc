@@ -146,7 +146,8 @@ void update(Context& c) {
     const Value piece = reshaped(transposed(reshaped(part, sizes), order), box->extent);
     const Value boxes = as_box_memory(memory, *box);
     const auto from = starts(c.b, *box, where);
-    written = c.overlapping ? with_piece_apart(boxes, piece, from) : hlo::dynamic_update_slice(boxes, piece, from);
+    written =
+        c.overlapping ? with_piece_apart(boxes, piece, from) : hlo::dynamic_update_slice(boxes, piece, from);
     if (box->padding) written = hlo::slice(reshaped(written, {written.elements()}), {0}, {total});
   } else {
     const int64_t n = part.elements();

@@ -12,7 +12,8 @@ namespace tpubridge::pjrt {
 
 class ClientCore;
 
-// After so long a wait for the device ends with a TPUDeviceError; 0: never. TPUBRIDGE_EXECUTE_TIMEOUT gives it.
+// After so long a wait for the device ends with a TPUDeviceError; 0: never. TPUBRIDGE_EXECUTE_TIMEOUT gives
+// it.
 [[nodiscard]] std::chrono::milliseconds wait_limit();
 void set_wait_limit(std::chrono::milliseconds limit);
 

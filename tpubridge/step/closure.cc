@@ -27,9 +27,7 @@ size_t Closure::bytes_looked_at() const {
 }
 
 uintptr_t Closure::start_of(const Window& w, uintptr_t object) {
-  return w.from == From::object    ? object
-         : w.from == From::globals ? part_of_globals(w.base).begin
-                                   : w.base;
+  return w.from == From::object ? object : w.from == From::globals ? part_of_globals(w.base).begin : w.base;
 }
 
 // Whether all of them can be read as they are, and hold. Where not, hold() looks more closely.

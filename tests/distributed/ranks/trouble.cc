@@ -26,6 +26,13 @@ struct Clock {
   }
 };
 
+// A moment later, when all have what it sent: a killed process takes with it what others have not read yet.
+[[noreturn]] void die() {
+  std::this_thread::sleep_for(milliseconds(1500));
+  ::raise(SIGKILL);
+  std::abort();
+}
+
 // Afterwards the values of before are there, and further collectives say the same.
 void expect_over(const torch::Tensor& before, double value, const std::string& why) {
   EXPECT_EQ(before.mean().item<double>(), value);
@@ -74,7 +81,7 @@ TEST(Ranks, OneThatDies) {
   const auto x = torch::ones({8}).to(tpu());
   for (int i = 0; i < 6; ++i) value = step(x).item<double>() / 8;
   EXPECT_EQ(value, 6.0 * dist::world_size());
-  if (me == 1) ::raise(SIGKILL);
+  if (me == 1) die();
   const Clock clock;
   const auto words = words_of_failure([&] {
     for (int i = 0; i < 100; ++i) (void)step(x).item<double>();
@@ -88,7 +95,7 @@ TEST(Ranks, TheOneThatServesDies) {
   const int64_t me = joined();
   const auto x = torch::ones({8}).to(tpu());
   EXPECT_EQ(dist::all_reduce(x).sum().item<double>(), 8.0 * dist::world_size());
-  if (me == 0) ::raise(SIGKILL);
+  if (me == 0) die();
   const auto words = words_of_failure([&] {
     for (int i = 0; i < 100; ++i) (void)dist::all_reduce(x).cpu();
   });
