@@ -76,6 +76,22 @@ TEST(Fallback, WritesInPlaceAndOut) {
   expect_close(out, torch::histc(host, 4, 0, 8));
 }
 
+// As CUDA's, which counts whole numbers, too (models with experts ask for that); the CPU refuses them.
+TEST(Fallback, HistogramsOfWholeNumbersAreOnTheDevice) {
+  const FallbackScope strict(Fallback::error);
+  for (const auto type : {torch::kInt, torch::kLong, torch::kShort, torch::kByte}) {
+    const auto x = torch::randint(0, 9, {40, 3}).to(type);
+    for (const auto& [bins, low, high] : std::vector<std::tuple<int64_t, double, double>>{
+             {8, 0, 7}, {3, 0, 8}, {5, 2, 6}, {1, 0, 1}, {20, 1, 4}, {4, 0.5, 7.5}}) {
+      const auto got = torch::histc(x.to(tpu()), bins, low, high);
+      EXPECT_EQ(got.scalar_type(), type);
+      expect_close(got.to(torch::kDouble),
+                   torch::histc(x.to(torch::kDouble), bins, std::trunc(low), std::trunc(high)));
+    }
+  }
+  EXPECT_EQ(torch::histc(torch::full({2}, INT64_MAX, tpu()), 4, 0, 3).sum().item<int64_t>(), 0);
+}
+
 TEST(Fallback, RandomOpsDrawOnTheCpu) {
   FallbackScope quiet(Fallback::allow);
   const auto p = torch::randperm(10, torch::TensorOptions(tpu()).dtype(torch::kLong));

@@ -1,5 +1,7 @@
 // By places in the tensor as one row of elements: take, put, those of what is not zero; and histograms, which
 // count them.
+#include <cmath>
+
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
 
@@ -33,15 +35,22 @@ void put_flat(Context& c) {
   c.result(reshaped(y, c.out().dims));
 }
 
-// self, bins, min, max: the last bin has its end too; what lies outside is not counted.
+// self, bins, min, max: the last bin has its end too; what lies outside is not counted. Whole numbers, which
+// the CPU refuses, as on CUDA: in whole numbers.
 void histc(Context& c) {
   const DType t = c.out().dtype;
-  const Value x = as_row(c.in(0));
+  const bool whole = is_int(t);
+  const Value x = as_row(whole ? c.in(0, DType::s64) : c.in(0));
   const int64_t bins = c.integer(1);
-  const Value low = like(x, c.number(2)), high = like(x, c.number(3));
+  const auto bound = [&](size_t arg) {
+    return whole ? like(x, static_cast<int64_t>(c.number(arg))) : like(x, c.number(arg));
+  };
+  const Value low = bound(2), high = bound(3), from = hlo::subtract(x, low), all = hlo::subtract(high, low);
   const Value inside = hlo::and_(hlo::compare(x, low, Direction::ge), hlo::compare(x, high, Direction::le));
-  const Value share = hlo::divide(hlo::subtract(x, low), hlo::subtract(high, low));
-  const Value bin = hlo::convert(hlo::multiply(share, like(x, static_cast<double>(bins))), DType::s64);
+  const Value bin =
+      whole ? hlo::divide(hlo::multiply(from, like(x, bins)), all)
+            : hlo::convert(hlo::multiply(hlo::divide(from, all), like(x, static_cast<double>(bins))),
+                           DType::s64);
   const Value place =
       hlo::select(inside, hlo::minimum(bin, like(bin, bins - 1)), like(bin, bins));  // outside: no bin
   const Value ones = fill(c.b, t, x.dims(), 1);
@@ -99,9 +108,11 @@ std::span<const Row> flat_place_rows() {
        bake,
        [](const Call& c) -> std::vector<Shape> {
          const DType t = c.shape(0).dtype;
-         const bool fits =
-             (t == DType::f32 || t == DType::f64) && c.integer(1) > 0 && c.number(2) < c.number(3);
-         if (!fits) return {};
+         double low = c.number(2), high = c.number(3);
+         if (is_int(t)) low = std::trunc(low), high = std::trunc(high);
+         const bool known = t == DType::f32 || t == DType::f64 || is_int(t);
+         const bool fits = std::abs(low) < 1e9 && std::abs(high) < 1e9;  // no whole number overflows
+         if (!known || c.integer(1) <= 0 || !(low < high) || (is_int(t) && !fits)) return {};
          return {Shape{t, {c.integer(1)}}};
        }},
       {{"nonzero_static"},
