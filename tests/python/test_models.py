@@ -180,6 +180,17 @@ def test_fit_says_what_the_command_says(tmp_path):
     assert "v5e" in json.dumps(answer)
 
 
+def test_the_command_is_told_where_torch_is(monkeypatch):
+    from tpubridge import _command
+
+    assert _command._environment()["TPUBRIDGE_TORCH_DIR"] == str(pathlib.Path(torch.__file__).parent)
+    ran = subprocess.run([_command.program(), "run", str(DATA / "mlp.pt2"), "--plugin", "cpu", "--json"], capture_output=True,
+                         text=True, env=_command._environment())
+    assert "input x: it is missing" in json.loads(ran.stdout)["error"]["message"], ran.stderr
+    monkeypatch.setenv("TPUBRIDGE_TORCH_DIR", "/somewhere")  # what the user says counts
+    assert _command._environment()["TPUBRIDGE_TORCH_DIR"] == "/somewhere"
+
+
 def test_metrics_and_report():
     (torch.ones(3, device="tpu") + 1).cpu()
     counted = tpubridge.metrics()
