@@ -143,6 +143,13 @@ TEST(LoadedModule, AnotherTypeLeavesIndicesAlone) {
   EXPECT_EQ(bert->parameters()[0].scalar_type(), torch::kBFloat16);
   EXPECT_TRUE(torch::equal(bert->named_buffers()["embeddings.position_ids"], ids));
   EXPECT_EQ(bert->named_buffers()["embeddings.position_ids"].scalar_type(), torch::kLong);
+  {
+    const torch::NoGradGuard no_grad;
+    const Reference text("bert");
+    const auto results = bert->call({}, text.with("in."));
+    for (const auto& [name, want] : text.with("out."))
+      EXPECT_LT((results[name].to(torch::kFloat) - want.toTensor()).abs().max().item<double>(), 0.15) << name;
+  }
   bert->to(tpu(), torch::kHalf);
   EXPECT_EQ(bert->parameters()[0].scalar_type(), torch::kHalf);
   EXPECT_EQ(bert->named_buffers()["embeddings.position_ids"].scalar_type(), torch::kLong);
