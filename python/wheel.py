@@ -20,7 +20,8 @@ import zipfile
 
 EVERY_MACHINES = re.compile(r"(ld-linux|lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|atomic)\.so|linux-vdso)")
 TORCHS = re.compile(r"lib(torch|c10|cud|cupti|nvrtc|gomp|tpubridge)")
-COMMANDS = ["tpubridge", "tpubridge-aot"]
+# Those that need torch find it by what the entry point tells them (_command.py).
+COMMANDS = ["tpubridge", *(f"tpubridge-{part}" for part in ("aot", "bench", "compile", "demo", "generate", "model", "plan", "train"))]
 
 
 def run(*command):

@@ -13,18 +13,14 @@
 #include "tpubridge/base/files.h"
 
 namespace tpubridge::tools {
-namespace {
 
-// A package comes without torch. Where it is, the loader of the other program is told.
-void show_torch() {
+std::optional<std::string> library_path_with_torch() {
   const std::string torch = env::text("TPUBRIDGE_TORCH_DIR");
-  if (torch.empty()) return;
+  if (torch.empty()) return std::nullopt;
   std::string folders = (absolute_path(torch) / "lib").string();
   if (const auto others = env::raw("LD_LIBRARY_PATH"); others && !others->empty()) folders += ":" + *others;
-  ::setenv("LD_LIBRARY_PATH", folders.c_str(), 1);
+  return folders;
 }
-
-}  // namespace
 
 int hand_over(const Invocation& call, const std::string& name, const std::string& what) {
   std::error_code failed;
@@ -40,7 +36,7 @@ int hand_over(const Invocation& call, const std::string& name, const std::string
   std::vector<char*> argv;
   for (auto& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
-  show_torch();
+  if (const auto folders = library_path_with_torch()) ::setenv("LD_LIBRARY_PATH", folders->c_str(), 1);
   std::fflush(nullptr);
   postpone_interrupts();
   ::execv(program.c_str(), argv.data());

@@ -1,4 +1,5 @@
 """The command `tpubridge` that lies in the package, and what Python asks of it."""
+import importlib.util
 import json
 import os
 import pathlib
@@ -13,9 +14,16 @@ def program():
     return str(_BIN / "tpubridge")
 
 
+def _environment():
+    """With the place of torch, for the parts of the command that are linked to it."""
+    found = importlib.util.find_spec("torch")
+    folder = os.path.dirname(found.origin) if found and found.origin else ""
+    return {"TPUBRIDGE_TORCH_DIR": folder, **os.environ} if folder else dict(os.environ)
+
+
 def main():
     """The command itself."""
-    os.execv(program(), ["tpubridge", *sys.argv[1:]])
+    os.execve(program(), ["tpubridge", *sys.argv[1:]], _environment())
 
 
 def _options(options):
@@ -42,7 +50,8 @@ def fit(what, inputs=None, **options):
             pathlib.Path(file).write_text(export_program(what, inputs).text)
         else:
             file = os.fspath(what)
-        ran = subprocess.run([program(), "fit", file, "--json", *_options(options)], capture_output=True, text=True)
+        ran = subprocess.run([program(), "fit", file, "--json", *_options(options)], capture_output=True, text=True,
+                             env=_environment())
     try:
         answer = json.loads(ran.stdout)
     except ValueError:

@@ -19,6 +19,7 @@ class LoadedModule(torch.nn.Module):
 
     def _take_over(self):
         """The module's tensors, under their names, in modules that hold them."""
+        self._held = []  # (name, the module that holds it, its name there, tensor)
         for names, add in ((self._exported.parameters(), self._add_parameter), (self._exported.buffers(), self._add_buffer)):
             for name, tensor in names:
                 *folders, leaf = name.split(".")
@@ -28,6 +29,7 @@ class LoadedModule(torch.nn.Module):
                         owner.add_module(folder, torch.nn.Module())
                     owner = owner._modules[folder]
                 add(owner, leaf, tensor)
+                self._held.append((name, owner, leaf, tensor))
 
     @staticmethod
     def _add_parameter(owner, name, tensor):
@@ -38,7 +40,18 @@ class LoadedModule(torch.nn.Module):
     def _add_buffer(owner, name, tensor):
         owner._buffers[name] = tensor
 
+    def _check_held(self):
+        """C++ computes with the tensors that it has: another one under a name would count for nothing."""
+        for name, owner, leaf, tensor in self._held:
+            if (owner._parameters if leaf in owner._parameters else owner._buffers).get(leaf) is not tensor:
+                raise errors.UnsupportedError(
+                    f"the tensor {name} of a loaded model was replaced or taken out, which forward() would not see",
+                    None, {"name": name},
+                    "Write into it (copy_, load_state_dict() without assign=True), and move the whole model with to().",
+                )
+
     def forward(self, *args, **kwargs):
+        self._check_held()
         return self._exported.call(*args, **kwargs)
 
     @property
@@ -59,11 +72,12 @@ class LoadedModule(torch.nn.Module):
         # What to(), half(), tpu(), … do to a tensor says what is to be done.
         probe = next(iter([*self.parameters(), *self.buffers()]), torch.empty(0)).detach()
         probe = torch.empty(0, dtype=probe.dtype if probe.is_floating_point() else torch.float32, device=probe.device)
-        made = fn(probe)
+        made, other = fn(probe), fn(probe.to(torch.bfloat16 if probe.dtype != torch.bfloat16 else torch.float32))
         if not isinstance(made, torch.Tensor) or made.is_meta:
             raise errors.UnsupportedError("a loaded model can be moved to a device and to a type, and nothing else")
         device = made.device if made.device != probe.device else None
-        dtype = made.dtype if made.dtype != probe.dtype else None
+        # A type is asked for where what had different ones has the same: the others may need it though the first has it.
+        dtype = made.dtype if made.dtype == other.dtype else None
         self._exported.to(device, dtype)
         return self
 

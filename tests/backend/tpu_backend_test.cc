@@ -357,6 +357,12 @@ TEST_F(Backend, ForInferenceInAnotherType) {
   torch::nn::Linear model(2, 2);
   b.optimize_for_inference(model, torch::kHalf);
   EXPECT_EQ(model->weight.scalar_type(), torch::kHalf);
+  Net net;
+  net->steps.fill_(301);  // bf16 has no such number
+  b.optimize_for_inference(net, torch::kBFloat16);
+  EXPECT_EQ(net->first->weight.scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(net->steps.scalar_type(), torch::kLong) << "counts stay whole numbers";
+  EXPECT_EQ(net->steps.item<int64_t>(), 301);
 }
 
 TEST_F(Backend, ForInferenceParametersTakeHalfTheMemory) {

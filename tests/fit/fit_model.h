@@ -13,7 +13,7 @@ echo x >> "$(dirname "$0")/started"
 cp "$1" "$(dirname "$0")/request.json"
 program="$(dirname "$1")/program.mlir"
 batch=$(sed -n 's/.*tensor<\([0-9]*\)x16xi64>.*/\1/p' "$program" | head -1)
-[ -e "$(dirname "$0")/slow" ] && [ "$batch" -ge 8 ] && sleep 1000
+while [ -e "$(dirname "$0")/slow" ] && [ "$batch" -ge 8 ]; do sleep 0.1; done
 cat > "$2" <<END
 {"stage": "done", "compile_seconds": 2.5,
  "topology": {"devices": 1, "chips": 1, "hosts": 1, "device_kind": "TPU v5 lite", "hbm_bytes": 16909336064},

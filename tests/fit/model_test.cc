@@ -11,6 +11,32 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+// The command in a folder of its own, so that what lies beside it can be another.
+class OwnBuild {
+ public:
+  explicit OwnBuild(Environment environment) : environment_(std::move(environment)) {
+    std::filesystem::create_directories(bin());
+    std::filesystem::create_directory_symlink(Path(BUILD_DIR) / "lib", folder_.path() / "lib");
+    copy("tpubridge");
+  }
+  [[nodiscard]] Path bin() const { return folder_.path() / "bin"; }
+  void copy(const std::string& name) const {
+    std::filesystem::copy_file(Path(BUILD_DIR) / "bin" / name, bin() / name);
+  }
+  [[nodiscard]] Ran fit(const std::string& model) const {
+    Command command{{(bin() / "tpubridge").string(), "fit", model, "--tpu", "v5e", "--batch", "1", "--length",
+                     "16", "--json"}};
+    command.environment = environment_;
+    command.deadline = std::chrono::seconds(120);
+    const Outcome end = run_command(command);
+    return {end.code, end.out, end.err};
+  }
+
+ private:
+  TempFolder folder_;
+  Environment environment_;
+};
+
 TEST_F(FitModel, PartsAddUpToWhatIsNeeded) {
   const aot::FakeChild child(kByBatch);
   const Ran ran = fit({"--tpu", "v5e,v6e", "--batch", "2", "--length", "16", "--train", "adamw", "--json"});
@@ -69,6 +95,37 @@ TEST_F(FitModel, TheLargestBatchAndTheSecondAnswer) {
   auto other = search();
   other[5] = "17";
   EXPECT_GT(fit(other).json()["traced"].get<int>(), 0);
+}
+
+// A build in a folder without git, or with edits, has the commit of another one.
+TEST_F(FitModel, AnotherBuildAsksAnew) {
+  const aot::FakeChild child(kByBatch);
+  const OwnBuild build(cache());
+  build.copy("tpubridge-plan");
+  const auto asked = [&] {
+    const Ran ran = build.fit(folder_of("llama"));
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    const auto j = ran.json();
+    return std::pair(j["traced"].get<int>(), j["compiled"].get<int>());
+  };
+  EXPECT_EQ(asked(), std::pair(1, 1));
+  EXPECT_EQ(asked(), std::pair(0, 0));
+  const Path plan = build.bin() / "tpubridge-plan";
+  std::filesystem::last_write_time(plan, std::filesystem::last_write_time(plan) + std::chrono::hours(1));
+  EXPECT_EQ(asked(), std::pair(1, 1));
+}
+
+// A package comes without torch: the variable is for the program that traces as for those that are run.
+TEST_F(FitModel, TheTracerIsShownTorch) {
+  const aot::FakeChild child(kByBatch);
+  Environment environment = cache();
+  environment.emplace_back("TPUBRIDGE_TORCH_DIR", "/nowhere/torch");
+  const OwnBuild build(environment);
+  const Path plan = build.bin() / "tpubridge-plan", seen = build.bin() / "seen";
+  write_file(plan, "#!/bin/sh\necho \"$LD_LIBRARY_PATH:\" > '" + seen.string() + "'\nexit 3\n");
+  std::filesystem::permissions(plan, std::filesystem::perms::owner_all);
+  EXPECT_EQ(build.fit(folder_of("llama")).code, 1);
+  EXPECT_TRUE(read_file(seen).starts_with("/nowhere/torch/lib:")) << read_file(seen);
 }
 
 TEST_F(FitModel, AKilledSearchGoesOnWhereItWas) {
@@ -170,7 +227,23 @@ TEST_F(FitModel, AModelThatFitsNowhere) {
   EXPECT_EQ(j["targets"][0]["too_large_batch"], 40);
   std::string advice;
   for (const auto& a : j["advice"]) advice += a.get<std::string>() + "\n";
-  EXPECT_THAT(advice, AllOf(HasSubstr("too much"), HasSubstr("v5e:2x2"), HasSubstr("--mesh fsdp=4")));
+  EXPECT_THAT(advice, AllOf(HasSubstr("too much"), HasSubstr("v5e:2x2"), HasSubstr("--mesh fsdp=4`")));
+}
+
+// What is advised is not refused: a batch is split evenly, weights in few bits are not split at all.
+TEST_F(FitModel, AdviceThatCanBeFollowed) {
+  const aot::FakeChild child(kByBatch);
+  const auto advice = [&](std::vector<std::string> words) {
+    const Ran ran = fit(std::move(words));
+    EXPECT_EQ(ran.code, 2) << ran.out << ran.err;
+    std::string out;
+    for (const auto& a : ran.json()["advice"]) out += a.get<std::string>() + "\n";
+    return out;
+  };
+  EXPECT_THAT(advice({"--tpu", "v5e", "--batch", "41", "--length", "16", "--json"}),
+              HasSubstr("--mesh fsdp=4 --batch 44`"));
+  EXPECT_THAT(advice({"--tpu", "v5e", "--batch", "40", "--length", "16", "--weights", "int8", "--json"}),
+              AllOf(HasSubstr("v5e:2x2"), HasSubstr("without --weights"), Not(HasSubstr("--mesh"))));
 }
 
 TEST_F(FitModel, TheCompilerThatFailsIsNoAnswer) {

@@ -132,6 +132,100 @@ TEST(BadExport, AnOpThatIsNotThereIsNamedWithItsPythonLine) {
   copy.expect_refused<UnsupportedError>("node gelu (torch.ops.mylib.fancy.default): this op is not there");
   copy.expect_refused<UnsupportedError>("make_exports.py");
 }
+// A node in the place of gelu, which takes one tensor and gives one.
+json node_of(const std::string& target, const std::vector<std::pair<std::string, json>>& arguments,
+             bool gives = true) {
+  json node = {{"target", target}, {"inputs", json::array()}, {"outputs", json::array()}, {"name", "n"}};
+  for (const auto& [name, arg] : arguments)
+    node["inputs"].push_back({{"name", name}, {"arg", arg}, {"kind", 1}});
+  if (gives) node["outputs"].push_back({{"as_tensor", {{"name", "gelu"}}}});
+  return node;
+}
+TEST(BadExport, OpsThatReachOutsideOfTensors) {
+  const TempFolder folder;
+  const std::string secret = (folder.path() / "file").string();
+  write_file(secret, std::string(4096, 's'));
+  const json x = {{"as_tensor", {{"name", "linear"}}}}, tag = {{"as_string", "x"}}, four = {{"as_int", 4}};
+  struct Case {
+    json node;
+    const char* why;
+  };
+  for (const auto& [node, why] :
+       {Case{node_of("torch.ops.aten.from_file.default", {{"filename", {{"as_string", secret}}},
+                                                          {"shared", {{"as_bool", true}}},
+                                                          {"size", {{"as_int", 1000}}}}),
+             "it reads or writes a file"},
+        Case{node_of("torch.ops.aten.from_file.out", {{"filename", {{"as_string", secret}}}, {"out", x}}),
+             "it reads or writes a file"},
+        Case{node_of("torch.ops.aten._print.default", {{"s", tag}}, false), "it acts on the process"},
+        Case{node_of("torch.ops.aten._cufft_clear_plan_cache.default", {{"device_index", four}}, false),
+             "it acts on the process"},
+        Case{node_of("torch.ops.profiler._record_function_enter.default", {{"name", tag}}),
+             "it acts on the process"},
+        Case{node_of("torch.ops._c10d_functional.all_reduce.default",
+                     {{"input", x}, {"reduce_op", tag}, {"group_name", tag}}),
+             "it talks to other processes"},
+        Case{node_of("torch.ops.aten.record_stream.default", {{"self", x}, {"s", four}}, false),
+             "it works on objects of the process"},
+        Case{node_of("torch.ops.aten.set_.source_Storage", {{"self", x}, {"source", four}}),
+             "it works on objects of the process"},
+        Case{node_of("torch.ops.aten._reshape_alias.default",
+                     {{"self", x},
+                      {"size", json::parse(R"({"as_ints": [1000000]})")},
+                      {"stride", json::parse(R"({"as_ints": [1]})")}}),
+             "it does not look where its tensor ends"}}) {
+    Copy copy("mlp");
+    copy.graph([&](json& g) {
+      const bool gives = !node["outputs"].empty();
+      if (gives)
+        g["nodes"][1] = node;
+      else
+        g["nodes"].push_back(node);
+    });
+    copy.expect_refused<UnsupportedError>("this op is not run for a model: " + std::string(why));
+  }
+  EXPECT_EQ(read_file(secret), std::string(4096, 's'));
+}
+TEST(BadExport, InputsThatAreLists) {
+  Copy copy("mlp");
+  copy.graph([](json& g) { g["inputs"][4] = json::parse(R"({"as_tensors": [{"name": "x"}]})"); });
+  copy.expect_refused("an input of the graph is a list or a graph");
+}
+TEST(BadExport, SizesWhoseProductDoesNotFit) {
+  Copy copy("mlp");
+  const auto grow = [](json& meta) {
+    for (int i = 0; i < 2; ++i) {
+      meta["sizes"][i]["as_int"] = int64_t{1} << 40;
+      meta["strides"][i]["as_int"] = 0;
+    }
+  };
+  copy.graph([&](json& g) { grow(g["tensor_values"]["p_a_weight"]); });
+  copy.weights([&](json& w) { grow(w["a.weight"]["tensor_meta"]); });
+  copy.expect_refused("no numbers that a tensor can have");
+}
+TEST(BadExport, OwnOpsWithoutOutputs) {
+  Copy copy("mlp");
+  copy.graph([](json& g) {
+    g["nodes"].push_back(
+        node_of("torch.ops.aten.histc.default", {{"self", {{"as_tensor", {{"name", "linear"}}}}}}, false));
+  });
+  copy.expect_refused("the op gives 1 value, the graph wants 0");
+}
+// Sizes that only expressions have: 2*s44 alone says what s44 is.
+TEST(BadExport, SizesThatAreMadeOfASymbol) {
+  Copy copy("dynamic");
+  copy.graph([](json& g) { g["tensor_values"]["y"]["sizes"][1] = {{"as_int", 2}}; });
+  copy.write();
+  auto model = load(copy.path);
+  const auto run = [&](int64_t length) {
+    return [=] { (void)model->call({torch::ones({3, length, 8}), torch::ones({3, 2, 8})}); };
+  };
+  EXPECT_NO_THROW(run(4)());
+  EXPECT_THAT(run(5), testing::ThrowsMessage<ArgumentError>(
+                          HasSubstr("x, dimension 1 must be a multiple of 2 (2*s44), got 5")));
+  EXPECT_THAT(run(40), testing::ThrowsMessage<ArgumentError>(
+                           HasSubstr("x, dimension 1 divided by 2 (s44) must be in 2..16, got 20")));
+}
 TEST(BadExport, ArgumentsThatTheOpDoesNotTake) {
   Copy name("mlp");
   name.graph([](json& g) { g["nodes"][0]["inputs"][0]["name"] = "what"; });
@@ -140,6 +234,17 @@ TEST(BadExport, ArgumentsThatTheOpDoesNotTake) {
   kind.graph([](json& g) { g["nodes"][1]["inputs"][0]["arg"] = {{"as_string", "x"}}; });
   kind.write();
   EXPECT_THROW((void)load(kind.path)->forward(torch::ones({4, 6})), Error);
+  Copy number("mlp");  // libtorch's own error: a number where lists of tensors are read
+  number.graph([](json& g) {
+    const json x = {{"as_tensor", {{"name", "linear"}}}};
+    g["nodes"][1] = node_of("torch.ops.mkldnn._linear_pointwise.default",
+                            {{"X", x},
+                             {"W", x},
+                             {"attr", {{"as_string", "none"}}},
+                             {"scalars", json::parse(R"({"as_floats": [1.5]})")}});
+  });
+  number.write();
+  EXPECT_THROW((void)load(number.path), Error);
 }
 TEST(BadExport, DeepJson) {
   Copy copy("mlp");

@@ -135,6 +135,49 @@ TEST(LoadedModule, Saves) {
               ThrowsMessage<ArgumentError>(HasSubstr("Convert the module back")));
 }
 
+// As in Python: a type is for what is floating point.
+TEST(LoadedModule, AnotherTypeLeavesIndicesAlone) {
+  auto bert = load(export_path("bert"));
+  const auto ids = bert->named_buffers()["embeddings.position_ids"].clone();
+  bert->to(torch::kBFloat16);
+  EXPECT_EQ(bert->parameters()[0].scalar_type(), torch::kBFloat16);
+  EXPECT_TRUE(torch::equal(bert->named_buffers()["embeddings.position_ids"], ids));
+  EXPECT_EQ(bert->named_buffers()["embeddings.position_ids"].scalar_type(), torch::kLong);
+  {
+    const torch::NoGradGuard no_grad;
+    const Reference text("bert");
+    const auto results = bert->call({}, text.with("in."));
+    for (const auto& [name, want] : text.with("out."))
+      EXPECT_LT((results[name].to(torch::kFloat) - want.toTensor()).abs().max().item<double>(), 0.15) << name;
+  }
+  bert->to(tpu(), torch::kHalf);
+  EXPECT_EQ(bert->parameters()[0].scalar_type(), torch::kHalf);
+  EXPECT_EQ(bert->named_buffers()["embeddings.position_ids"].scalar_type(), torch::kLong);
+  EXPECT_TRUE(torch::equal(bert->named_buffers()["embeddings.position_ids"].cpu(), ids));
+
+  const Reference python("mutates");
+  auto model = load(export_path("mutates"));
+  const auto count = model->named_buffers()["count"].item<int64_t>();
+  auto inputs = python.with("in.");
+  for (auto& [name, value] : inputs) value = value.toTensor().to(torch::kBFloat16);
+  model->to(torch::kBFloat16);
+  const auto y = model->call({}, inputs)["y"];
+  EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
+  EXPECT_LT((y.to(torch::kFloat) - python.all.at("out.y")).abs().max().item<double>(), 0.2);
+  EXPECT_EQ(model->named_buffers()["count"].scalar_type(), torch::kLong);
+  EXPECT_EQ(model->named_buffers()["count"].item<int64_t>(), count + 1);
+}
+
+// {"a.b": x, "a": {"b": y}} gives one name twice.
+TEST(LoadedModule, OutputsByPlace) {
+  const auto x = torch::ones({2}), y = torch::zeros({2});
+  const Outputs out({"a.b", "a.b", "n"}, {x, y, int64_t{3}}, {});
+  EXPECT_TRUE(torch::equal(out[size_t{0}], x));
+  EXPECT_TRUE(torch::equal(out[size_t{1}], y));
+  EXPECT_THAT([&] { (void)out[size_t{2}]; }, ThrowsMessage<ArgumentError>(HasSubstr("is no tensor")));
+  EXPECT_THAT([&] { (void)out[size_t{3}]; }, ThrowsMessage<ArgumentError>(HasSubstr("gives 3 values")));
+}
+
 // A condition is read on the host, which a compiled step cannot do again by itself.
 TEST(LoadedModule, ConditionsAreRefusedInCompiledSteps) {
   auto model = load(export_path("cond"));

@@ -66,6 +66,63 @@ def test_a_model_of_torch_export(tmp_path):
             wrong()
 
 
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3).bfloat16()
+        self.register_buffer("places", torch.arange(301, 304))
+
+    def forward(self, x):
+        return self.second(self.first(x).bfloat16()).float() + self.places
+
+
+def test_a_type_is_for_all_that_is_floating_point(tmp_path):
+    model = tpubridge.load(exported(tmp_path, Mixed(), (torch.randn(4, 6),)))
+    types = lambda: {t.dtype for t in model.parameters()}  # noqa: E731
+    assert types() == {torch.float32, torch.bfloat16}
+    model.to("tpu")
+    assert types() == {torch.float32, torch.bfloat16}, "a device is no type"
+    model.cpu().float()
+    assert types() == {torch.float32}
+    model.bfloat16()
+    assert types() == {torch.bfloat16}
+    assert model.places.tolist() == [301, 302, 303] and model.places.dtype == torch.int64
+
+
+def test_tensors_that_were_replaced_are_told(tmp_path):
+    net, x = Net(), torch.randn(4, 6)
+    file = exported(tmp_path, net, (x,))
+    want, other = net(x), {n: torch.zeros_like(t) for n, t in net.state_dict().items()}
+
+    def assign(model):
+        model.first.weight = nn.Parameter(torch.zeros(8, 6))
+        model(x)
+
+    def load_assigned(model):
+        model.load_state_dict(other, assign=True)
+        model(x)
+
+    def call(model):
+        torch.func.functional_call(model, {"scale": torch.tensor(3.0)}, (x,))
+
+    def take_out(model):
+        del model.get_submodule("block.1").bias
+        model(x)
+
+    for change, name in ((assign, "first.weight"), (load_assigned, "first.weight"), (call, "scale"), (take_out, "block.1.bias")):
+        model = tpubridge.load(file)
+        close(model(x), want)
+        with pytest.raises(tpubridge.errors.UnsupportedError, match=name) as e:
+            change(model)
+        assert e.value.details["name"] == name and "copy_" in e.value.hint
+    model = tpubridge.load(file)
+    with pytest.raises(tpubridge.errors.UnsupportedError):
+        torch.func.functional_call(model, {"scale": torch.tensor(3.0)}, (x,))
+    close(model(x), want)  # it has its own again
+    model.load_state_dict(other)
+    assert model(x)["logits"].abs().sum() == 0
+
+
 @pytest.mark.parametrize("file", sorted(p.stem for p in DATA.glob("*.pt2")))
 def test_the_committed_exports(file):
     """Inputs by name, and results under the names that the export gave them, beside what Python made of them."""
@@ -121,6 +178,17 @@ def test_fit_says_what_the_command_says(tmp_path):
     except tpubridge.errors.PluginError:
         pytest.skip("without libtpu (make aot)")
     assert "v5e" in json.dumps(answer)
+
+
+def test_the_command_is_told_where_torch_is(monkeypatch):
+    from tpubridge import _command
+
+    assert _command._environment()["TPUBRIDGE_TORCH_DIR"] == str(pathlib.Path(torch.__file__).parent)
+    ran = subprocess.run([_command.program(), "run", str(DATA / "mlp.pt2"), "--plugin", "cpu", "--json"], capture_output=True,
+                         text=True, env=_command._environment())
+    assert "input x: it is missing" in json.loads(ran.stdout)["error"]["message"], ran.stderr
+    monkeypatch.setenv("TPUBRIDGE_TORCH_DIR", "/somewhere")  # what the user says counts
+    assert _command._environment()["TPUBRIDGE_TORCH_DIR"] == "/somewhere"
 
 
 def test_metrics_and_report():

@@ -64,17 +64,25 @@ void advise_sizes(const FitPlan& plan, std::vector<std::string>& out) {
   }
 }
 
-std::string grown(const std::string& tpu, int64_t needed, int64_t hbm) {
+// The smallest slice that a point would fit if it were split evenly, and how to ask for it.
+std::string grown(const FitPlan& plan, const std::string& tpu, const FitPoint& point) {
+  const int64_t needed = point.result.needed, hbm = point.result.hbm_bytes, batch = point.program.batch;
   const auto& g = generation_of(tpu);
   const int64_t devices = (needed + hbm - 1) / hbm;
   for (const auto& slice : slices_of(g.name)) {
     const int64_t there = aot::parse_slice(slice).devices();
     if (there < devices) continue;
-    return fmt::format(
-        "{}: split evenly over its {} devices it would take {} of {} on each, by arithmetic; `--tpu {} "
-        "--mesh "
-        "fsdp={}` compiles it",
-        slice, there, human_bytes(needed / there), human_bytes(hbm), slice, there);
+    std::string text =
+        fmt::format("{}: split evenly over its {} devices it would take {} of {} on each, by arithmetic",
+                    slice, there, human_bytes(needed / there), human_bytes(hbm));
+    if (!plan.options.plan.weights.empty())
+      return text + "; weights in few bits are not planned over a mesh: without --weights it can be compiled";
+    if (batch % there == 0)
+      return text + fmt::format("; `--tpu {} --mesh fsdp={}` compiles it", slice, there);
+    const int64_t whole = (batch + there - 1) / there * there;
+    if (!plan.model.any_batch || whole > plan.model.most_batch)
+      return text + fmt::format(", but its batch of {} cannot be split into {}", batch, there);
+    return text + fmt::format("; `--tpu {} --mesh fsdp={} --batch {}` compiles it", slice, there, whole);
   }
   return fmt::format("{}: no slice is large enough, a pod has {} chips", g.name, g.pod_chips);
 }
@@ -89,7 +97,7 @@ void advise_fitting(const FitPlan& plan, std::vector<std::string>& out) {
     out.push_back(fmt::format("{}: {} too much at a batch of {}", t.tpu,
                               human_bytes(std::max<int64_t>(p->result.needed - p->result.hbm_bytes, 0)),
                               p->program.batch));
-    if (plan.options.plan.mesh.empty()) slices.push_back(grown(t.tpu, p->result.needed, p->result.hbm_bytes));
+    if (plan.options.plan.mesh.empty()) slices.push_back(grown(plan, t.tpu, *p));
   }
   out.insert(out.end(), slices.begin(), slices.end());
 }

@@ -10,6 +10,7 @@
 #include "tools/fit/search.h"
 #include "tools/fit/store.h"
 #include "tools/fit/watch.h"
+#include "tools/hand_over.h"
 #include "tools/version.h"
 #include "tpubridge/aot/generations.h"
 #include "tpubridge/base/env.h"
@@ -60,6 +61,24 @@ Path planner_program() {
   return program;
 }
 
+// What makes programs of a model, and what asks the compiler: a commit does not tell of edits, nor of a build
+// outside of a checkout.
+std::string build_identity() {
+  std::error_code failed;
+  const Path bin = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
+  const Path lib = bin.parent_path() / "lib";
+  const std::string so = fmt::format(".so.{}", kVersion.substr(0, kVersion.find('.')));
+  std::string out = fmt::format("{} {}", kVersion, kCommit);
+  for (const Path& file : {bin / "tpubridge-plan", lib / ("libtpubridge" + so),
+                           lib / ("libtpubridge_core" + so), aot::child_program()}) {
+    const auto size = std::filesystem::file_size(file, failed);
+    if (failed) continue;
+    const auto time = std::filesystem::last_write_time(file, failed).time_since_epoch().count();
+    out += fmt::format("\n{} {} {}", file.filename().string(), size, time);
+  }
+  return out;
+}
+
 // An interrupted search ends without a result; what was compiled is stored.
 struct Interrupted {};
 
@@ -76,7 +95,7 @@ class Planning {
     check_devices();
     identity_ = identity_of(options.plan.model);                   // first what is wrong with the model
     libtpu_ = cache::file_digest(aot::libtpu_library().string());  // throws what says how to get it
-    (void)aot::child_program();
+    build_ = build_identity();
   }
 
   FitPlan run() {
@@ -131,7 +150,7 @@ class Planning {
     o.batches = {batch};
     o.in_range = false;
     Hasher h;
-    h.add_field("fit trace 1").add_field(kVersion).add_field(kCommit).add_field(identity_);
+    h.add_field("fit trace 2").add_field(build_).add_field(identity_);
     return h.add_field(to_json(o).dump()).digest();
   }
 
@@ -179,6 +198,8 @@ class Planning {
     command.cancel = &CancelOnInterrupt::cancelled();
     // Nothing runs there, so the plugin that is always there will do; a TPU or GPU may be in use.
     command.environment = {{"TPUBRIDGE_PLUGIN", "cpu"}, {"TPUBRIDGE_CPU_DEVICES", "1"}};
+    if (const auto folders = library_path_with_torch())
+      command.environment.emplace_back("LD_LIBRARY_PATH", *folders);
     const Outcome end = run_command(command);
     progress_.doing("");
     if (end.end == Outcome::End::cancelled) throw Interrupted();
@@ -201,7 +222,7 @@ class Planning {
 
   [[nodiscard]] Hash128 result_key(const PlannedProgram& program, const std::string& tpu) const {
     Hasher h;
-    h.add_field("fit result 1").add_field(program.hash).add_field(tpu).add_field(libtpu_);
+    h.add_field("fit result 2").add_field(build_).add_field(program.hash).add_field(tpu).add_field(libtpu_);
     h.add_field(fmt::format("{} {}", options_.slices, program.partitions));
     h.add_field(env::raw("LIBTPU_INIT_ARGS").value_or(""));
     return h.digest();
@@ -311,7 +332,7 @@ class Planning {
   const FitModelOptions& options_;
   FitStore store_;
   FitPlan out_;
-  std::string libtpu_, identity_;
+  std::string libtpu_, identity_, build_;
   std::map<int64_t, PlannedProgram> programs_;  // by batch
   std::map<std::string, std::string> texts_;    // by hash
   Progress progress_;

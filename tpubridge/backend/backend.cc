@@ -26,10 +26,19 @@ Json json_of(const LruStats& s) {
           {"utilization", s.utilization()}};
 }
 
-// All of it, whatever the level said.
+// All that is floating point, whatever the level said. Module::to would make counts and indices floats, too:
+// they are put back, so that modules with a to() of their own are still asked.
 void convert(torch::nn::Module& model, at::ScalarType dtype) {
   set_compute_types(model, OptimizationLevel::O0, std::nullopt);
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // and what they held
+  const auto keep = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && !tensor.is_floating_point()) kept.emplace_back(tensor, tensor.detach());
+  };
+  for (const auto& p : model.named_parameters()) keep(p.value());
+  for (const auto& b : model.named_buffers()) keep(b.value());
   model.to(dtype);
+  for (const auto& [tensor, values] : kept)
+    if (tensor.scalar_type() != values.scalar_type()) tensor.set_data(values);
 }
 
 }  // namespace

@@ -82,6 +82,9 @@ class SizeCheck {
   SizeCheck(const Program& program, const std::vector<std::string>& names)
       : program_(program), names_(names) {}
 
+  // From now on a symbol that no size is by itself is read off what is made of it: 2*s, s + 1.
+  void derive() { derive_ = true; }
+
   void tensor(size_t leaf, const TensorMeta& want, const at::Tensor& given) {
     const std::string& name = names_[leaf];
     if (!given.defined()) misfit(name, "the tensor is not defined");
@@ -109,6 +112,7 @@ class SizeCheck {
       return;
     }
     const auto value = want.value(symbols_);
+    if (!value && derive_) solve(want, given, where, input);
     if (!value || *value == given) return;
     std::string why;
     if (want.op == SizeExpr::Op::symbol)
@@ -119,6 +123,22 @@ class SizeCheck {
   }
 
  private:
+  void solve(const SizeExpr& want, int64_t given, const std::string& where, const std::string& input) {
+    if (want.terms.size() != 2) return;
+    const bool first = want.terms[0].op == SizeExpr::Op::number;
+    const SizeExpr &number = want.terms[first ? 0 : 1], &rest = want.terms[first ? 1 : 0];
+    if (number.op != SizeExpr::Op::number) return;
+    const int64_t n = number.number;
+    int64_t less = 0;
+    if (want.op == SizeExpr::Op::mul && n > 0) {
+      if (given % n != 0)
+        misfit(input, where + " must be a multiple of " + std::to_string(n) + " (" + want.text() + "), got " +
+                          std::to_string(given));
+      size(rest, given / n, where + " divided by " + std::to_string(n), input);
+    } else if (want.op == SizeExpr::Op::add && !__builtin_sub_overflow(given, n, &less)) {
+      size(rest, less, where + " less " + std::to_string(n), input);
+    }
+  }
   void in_range(const std::string& symbol, const Range& range, int64_t given, const std::string& where,
                 const std::string& input) const {
     if (given >= range.least && given <= range.most) return;
@@ -133,6 +153,7 @@ class SizeCheck {
   const std::vector<std::string>& names_;
   std::map<std::string, int64_t> symbols_;
   std::map<std::string, std::string> first_;
+  bool derive_ = false;
 };
 
 }  // namespace
@@ -205,6 +226,7 @@ void check_inputs(const Program& program, const std::vector<std::string>& names,
                   const std::vector<IValue>& leaves) {
   SizeCheck check(program, names);
   for (int pass = 0; pass < 2; ++pass) {
+    if (pass == 1) check.derive();
     size_t leaf = 0;
     for (size_t i = 0; i < program.inputs.size(); ++i) {
       const auto kind = program.inputs[i].kind;

@@ -66,6 +66,8 @@ class LoadedModule : public torch::nn::Module {
 
   // Until one of these is called, dropout and batch norm do what they did when the model was exported.
   void train(bool on = true) override;
+  // As in Python, a type is for what is floating point: indices and flags keep theirs, and so does what is
+  // complex.
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;

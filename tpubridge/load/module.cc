@@ -75,6 +75,13 @@ bool same_place(const exported::Payload& a, const exported::Payload& b) {
          numbers(a.meta.sizes) == numbers(b.meta.sizes) && numbers(a.meta.strides) == numbers(b.meta.strides);
 }
 
+Tensor output_tensor(const IValue& v, const std::string& name) {
+  if (!v.isTensor())
+    throw ArgumentError("the output " + quote(name) + " is no tensor", {{"name", name}},
+                        "Ask for value(name).");
+  return v.toTensor();
+}
+
 }  // namespace
 
 LoadedModule::Impl::Impl(const Path& path)
@@ -96,9 +103,18 @@ at::Device LoadedModule::Impl::device_of(const std::vector<IValue>& leaves) cons
   return at::kCPU;
 }
 
-void LoadedModule::Impl::move_constants(const std::function<Tensor(const Tensor&)>& move) const {
+void LoadedModule::Impl::move_all(const torch::nn::Module& module,
+                                  const std::function<Tensor(const Tensor&)>& move) const {
+  const at::NoGradGuard no_grad;
+  const auto change = [&](const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const Tensor moved = move(tensor);
+    if (!moved.is_same(tensor)) tensor.set_data(moved);
+  };
+  for (const auto& p : module.named_parameters()) change(p.value());
+  for (const auto& b : module.named_buffers()) change(b.value());
   for (size_t i = 0; i < state.size(); ++i)
-    if (program().inputs[i].kind == InputKind::constant) state[i].set_data(move(state[i]));
+    if (program().inputs[i].kind == InputKind::constant) change(state[i]);
 }
 
 LoadedModule::LoadedModule(const Path& path)
@@ -139,19 +155,18 @@ void LoadedModule::train(bool on) {
   impl_->mode = on ? exported::Mode::train : exported::Mode::eval;
 }
 void LoadedModule::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
-  torch::nn::Module::to(device, dtype, non_blocking);
   impl_->device = device;
-  impl_->move_constants(
-      [&](const Tensor& t) { return t.is_floating_point() ? t.to(device, dtype) : t.to(device); });
+  impl_->move_all(*this, [&](const Tensor& t) {
+    return t.is_floating_point() ? t.to(device, dtype, non_blocking) : t.to(device, non_blocking);
+  });
 }
 void LoadedModule::to(torch::Dtype dtype, bool non_blocking) {
-  torch::nn::Module::to(dtype, non_blocking);
-  impl_->move_constants([&](const Tensor& t) { return t.is_floating_point() ? t.to(dtype) : t; });
+  impl_->move_all(*this,
+                  [&](const Tensor& t) { return t.is_floating_point() ? t.to(dtype, non_blocking) : t; });
 }
 void LoadedModule::to(torch::Device device, bool non_blocking) {
-  torch::nn::Module::to(device, non_blocking);
   impl_->device = device;
-  impl_->move_constants([&](const Tensor& t) { return t.to(device); });
+  impl_->move_all(*this, [&](const Tensor& t) { return t.to(device, non_blocking); });
 }
 
 Outputs LoadedModule::call(const std::vector<IValue>& places, const Named& named) {
@@ -209,18 +224,12 @@ const IValue& Outputs::value(const std::string& name) const {
   const std::vector<std::string_view> views(names_.begin(), names_.end());
   throw ArgumentError("the model gives no " + quote(name) + "; it gives " + join(views), {{"name", name}});
 }
-Tensor Outputs::operator[](const std::string& name) const {
-  const IValue& v = value(name);
-  if (!v.isTensor())
-    throw ArgumentError("the output " + quote(name) + " is no tensor", {{"name", name}},
-                        "Ask for value(name).");
-  return v.toTensor();
-}
+Tensor Outputs::operator[](const std::string& name) const { return output_tensor(value(name), name); }
 Tensor Outputs::operator[](size_t place) const {
   if (place >= values_.size())
     throw ArgumentError("the model gives " + std::to_string(values_.size()) + " values; number " +
                         std::to_string(place) + " is asked for");
-  return (*this)[names_[place]];
+  return output_tensor(values_[place], names_[place]);  // names may be equal: {"a.b"} and {"a": {"b"}}
 }
 
 std::shared_ptr<LoadedModule> load(const Path& path) { return std::make_shared<LoadedModule>(path); }

@@ -22,7 +22,9 @@ struct LoadedModule::Impl {
 
   [[nodiscard]] const exported::Program& program() const { return archive->program; }
   [[nodiscard]] at::Device device_of(const std::vector<c10::IValue>& leaves) const;
-  void move_constants(const std::function<at::Tensor(const at::Tensor&)>& move) const;
+  // Parameters, buffers and constants, each where it is: who has one of them has the moved one.
+  void move_all(const torch::nn::Module& module,
+                const std::function<at::Tensor(const at::Tensor&)>& move) const;
 };
 
 }  // namespace tpubridge

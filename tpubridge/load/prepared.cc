@@ -64,7 +64,14 @@ c10::OperatorHandle find_op(const Node& node, const std::string& file) {
     if (const auto dot = name.find('.'); dot != name.npos) name.replace(dot, 1, "::");
     if (const auto dot = name.rfind('.'); dot != name.npos) overload = name.substr(dot + 1), name.resize(dot);
     if (overload == "default") overload.clear();
-    if (const auto op = c10::Dispatcher::singleton().findSchema({name, overload})) return *op;
+    if (const auto op = c10::Dispatcher::singleton().findSchema({name, overload})) {
+      const std::string why = why_refused(op->schema());
+      if (why.empty()) return *op;
+      throw UnsupportedError(words_of(node, file, "this op is not run for a model: " + why),
+                             details_of(node, file),
+                             "Take it out of the model's code and export it again; a file that somebody else "
+                             "made may be hostile.");
+    }
   }
   throw UnsupportedError(words_of(node, file, "this op is not there without Python"), details_of(node, file),
                          "Export the model so that it is made of torch's own ops "
@@ -119,6 +126,8 @@ void bind(Step& step, const std::string& file) {
         step.feeds.push_back(feed_of(*given, want, schema.name()));
       } catch (const Error& e) {
         bad(want.name() + ": " + e.what());
+      } catch (const c10::Error& e) {
+        bad(want.name() + ": " + e.what_without_backtrace());
       }
     } else if (want.name() == "device" && !takes_tensor) {
       static const Arg here = [] {
@@ -143,6 +152,16 @@ void bind(Step& step, const std::string& file) {
         std::to_string(node.outputs.size()));
 }
 
+// Those ops give one value each.
+void bind_own(Step& step, const std::string& file) {
+  const Node& node = *step.node;
+  step.run = own_kernel(node.target);
+  if (step.run != nullptr && node.outputs.size() != 1)
+    throw FileError(
+        words_of(node, file, "the op gives 1 value, the graph wants " + std::to_string(node.outputs.size())),
+        details_of(node, file), "", Code::invalid_argument);
+}
+
 }  // namespace
 
 PreparedGraph::PreparedGraph(const Graph& graph, const std::string& file) : graph_(&graph), file_(file) {
@@ -153,8 +172,9 @@ PreparedGraph::PreparedGraph(const Graph& graph, const std::string& file) : grap
     for (const auto& input : node.inputs)
       if (input.arg.kind == ArgKind::graph)
         step.graphs.push_back(std::make_unique<PreparedGraph>(*input.arg.graph, file));
-    for (const auto& find : {symbol_kernel, higher_order_kernel, own_kernel})
+    for (const auto& find : {symbol_kernel, higher_order_kernel})
       if (step.run == nullptr) step.run = find(node.target);
+    if (step.run == nullptr) bind_own(step, file);
     if (step.run == nullptr) bind(step, file);
   }
 }

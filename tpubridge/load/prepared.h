@@ -65,6 +65,9 @@ void values_of(const Arg& arg, const Frame& frame, std::vector<c10::IValue>& out
 void put(const Arg& output, c10::IValue value, Frame& frame);
 [[nodiscard]] std::optional<at::ScalarType> torch_dtype(int64_t dtype);  // of the file's number
 
+// Why no file may ask for this op: what it does besides computing tensors. Empty for all others.
+[[nodiscard]] std::string why_refused(const c10::FunctionSchema& schema);
+
 // Nodes that are no ops of the dispatcher, by their target; null where there is none.
 [[nodiscard]] Kernel symbol_kernel(const std::string& target);  // numbers: sizes and what is made of them
 [[nodiscard]] Kernel higher_order_kernel(const std::string& target);  // cond, while_loop, …

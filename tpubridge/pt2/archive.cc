@@ -148,7 +148,7 @@ std::span<const std::byte> Archive::bytes(const Payload& payload) const {
   if (m.sizes.size() != m.strides.size() || m.sizes.size() > 64)
     place.refuse("sizes and strides do not fit each other");
   bool empty = false, sound = m.offset.op == SizeExpr::Op::number && m.offset.number >= 0;
-  int64_t last = m.offset.number, step = 0;
+  int64_t last = m.offset.number, step = 0, elements = 1, all_bytes = 0;
   for (size_t i = 0; sound && i < m.sizes.size(); ++i) {
     const SizeExpr &size = m.sizes[i], &stride = m.strides[i];
     sound = size.op == SizeExpr::Op::number && stride.op == SizeExpr::Op::number && size.number >= 0 &&
@@ -157,8 +157,10 @@ std::span<const std::byte> Archive::bytes(const Payload& payload) const {
       empty = true;
     else if (sound)
       sound = !__builtin_mul_overflow(size.number - 1, stride.number, &step) &&
-              !__builtin_add_overflow(last, step, &last);
+              !__builtin_add_overflow(last, step, &last) &&
+              !__builtin_mul_overflow(elements, size.number, &elements);
   }
+  sound = sound && !__builtin_mul_overflow(elements, item, &all_bytes);
   if (!sound) place.refuse("its sizes, strides or offset are no numbers that a tensor can have");
   if (empty) return entry->data;
   if (last >= static_cast<int64_t>(entry->data.size()) / item)

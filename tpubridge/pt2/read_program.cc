@@ -45,6 +45,9 @@ void read_signature(const json& value, const Place& place, Program& out) {
   if (out.inputs.size() != out.graph.inputs.size() || out.outputs.size() != out.graph.outputs.size())
     place.refuse(fmt::format("it names {} inputs and {} outputs, the graph has {} and {}", out.inputs.size(),
                              out.outputs.size(), out.graph.inputs.size(), out.graph.outputs.size()));
+  for (const auto& input : out.graph.inputs)
+    if (input.kind == ArgKind::list || input.kind == ArgKind::graph)
+      place.refuse("an input of the graph is a list or a graph, where one value is wanted");
   for (size_t i = 0; i < out.inputs.size(); ++i)
     if (out.inputs[i].kind != InputKind::user && out.inputs[i].kind != InputKind::fixed &&
         out.graph.inputs[i].kind != ArgKind::value)
