@@ -121,7 +121,7 @@ class Replay {
   struct Check {
     c10::TensorImpl* tensor;
     const c10::StorageImpl* storage;
-    uint64_t keys;
+    uint64_t keys, hooks;
     int64_t offset;
     c10::ScalarType dtype;
     bool requires_grad;

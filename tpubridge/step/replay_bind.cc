@@ -159,7 +159,8 @@ bool Replay::holds_captured() const {
     if (!alive(c.tensor)) return false;
     const c10::TensorImpl& t = *c.tensor;
     if (t.unsafe_storage().unsafeGetStorageImpl() != c.storage || t.key_set().raw_repr() != c.keys ||
-        t.dtype() != c10::scalarTypeToTypeMeta(c.dtype) || t.requires_grad() != c.requires_grad)
+        t.dtype() != c10::scalarTypeToTypeMeta(c.dtype) || t.requires_grad() != c.requires_grad ||
+        hooks_of(t) != c.hooks)
       return false;
     if (c.storage && t.storage_offset() != c.offset) return false;
     const c10::IntArrayRef sizes(dims, c.dims), strides(dims + c.dims, c.dims);
