@@ -199,13 +199,12 @@ void Engine::Impl::say_single(std::string_view why, bool settled) {
 
 void Engine::Impl::refuse_before(const Many& many, int64_t step, std::string_view changed) {
   changing_.insert(many.before.target_type());
-  refuse(
-      "cannot be one program: what happens before step " + std::to_string(step) +
-          " changes what steps take: " + std::string(changed),
-      {{"step", std::to_string(step)}},
-      "No step was taken, but that function was called for all steps up to this one. From now on steps are "
-      "called one by one with such a function, each after its call; or pass what changes as an argument, "
-      "with a row for each step.");
+  refuse("cannot be one program: what happens before step " + std::to_string(step) +
+             " changes what steps take: " + std::string(changed),
+         {{"step", std::to_string(step)}},
+         "None of the steps of this program was taken, but that function was called for all up to this one. "
+         "From now on steps are called one by one with such a function, each after its call; or pass what "
+         "changes as an argument, with a row for each step.");
 }
 
 // Calls before() for the first step, and notes where that changes what the step takes: then it does so before

@@ -232,8 +232,12 @@ Taken Replay::taken(const std::vector<at::Tensor>& stacks) const {
     const at::Tensor* g = alive(s.variable.identity) ? &s.variable.identity->grad() : nullptr;
     add(g && is_tpu(*g) ? &storage_of(*g) : nullptr);
   }
-  for (const auto& t : stacks)
-    if (is_tpu(t)) add(&storage_of(t));
+  for (const auto& t : stacks) {
+    if (is_tpu(t))
+      add(&storage_of(t));
+    else if (t.defined())
+      out.data.push_back({0, 0, version_of(*t.unsafeGetTensorImpl())});
+  }
   for (const auto& d : r_.draws) out.generators.push_back({next_draw(d.generator), settings_of(d.generator)});
   for (const auto& s : r_.sources) {
     if (s.kind != Source::Kind::host || s.host.argument) continue;
@@ -247,7 +251,8 @@ Taken Replay::taken(const std::vector<at::Tensor>& stacks) const {
 std::string_view changes(const Taken& before, const Taken& now) {
   const auto same = [](const at::Tensor& a, const at::Tensor& b) {
     return a.defined() == b.defined() &&
-           (!a.defined() || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
+           (!a.defined() || a.nbytes() == 0 ||
+            std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
   };
   if (before.data != now.data) return "a tensor or a gradient that it takes holds something else";
   if (before.holds != now.holds) return "a tensor that it captures is gone, or is another";
