@@ -75,6 +75,26 @@ TEST_F(CheckIndices, WhatIsInRangeIsLetThrough) {
   EXPECT_EQ(x.index_select(0, torch::empty({0}, torch::kLong).to(tpu())).size(0), 0);
 }
 
+// A replayed call looks at nothing: with the mode another program is recorded.
+TEST_F(CheckIndices, CompiledStepsFollow) {
+  set_check_indices(false);
+  auto step =
+      compile([x = x](const Tensor& at) { return x.index_select(0, at); }, {.host_reads = HostReads::trace});
+  const auto good = [&] {
+    expect_close(step(places({4, 1})), x.cpu().index_select(0, torch::tensor({4, 1})));
+  };
+  const auto bad = [&] { (void)step(places({0, 5})).cpu(); };
+  for (int i = 0; i < 5; ++i) good();
+  EXPECT_GE(step.report().replayed, 1) << step.report().why_traced;
+  EXPECT_EQ(index_error(bad), "");
+  set_check_indices(true);
+  EXPECT_NE(index_error(bad).find("index 5 is out of bounds"), std::string::npos);
+  good();
+  set_check_indices(false);
+  good();
+  EXPECT_EQ(index_error(bad), "");
+}
+
 TEST_F(CheckIndices, OffNothingWaits) {
   set_check_indices(false);
   const auto index = places({0, 7});

@@ -39,5 +39,18 @@ TEST(StepOverTwoDevices, HasTheTrueOptionsOfItsOptimizer) {
   for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 100);
 }
 
+// Where "tpu" is, is where the step makes its tensors.
+TEST(StepOverTwoDevices, TheCurrentDeviceIsPartOfTheGuard) {
+  auto step = compile([] { return torch::full({2}, 3.f, torch::Device("tpu")) * 2; });
+  for (int i = 0; i < 12; ++i) {
+    const auto index = static_cast<c10::DeviceIndex>(i / 4 % 2);
+    const c10::DeviceGuard guard(torch::Device(c10::DeviceType::PrivateUse1, index));
+    const auto got = step();
+    EXPECT_EQ(got.device().index(), index) << i;
+    expect_close(got, torch::full({2}, 6.f));
+  }
+  EXPECT_GE(step.report().replayed, 4) << step.report().why_traced;
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -24,6 +24,70 @@ TEST(ChangedGradients, AddUpUntilSomebodyOutsideZeroesThem) {
   }
 }
 
+// Functions that a gradient goes through: added, taken away and replaced while the step is replayed.
+TEST(ChangedGradients, HooksComeAndGo) {
+  const auto own = std::make_unique<Tensor>(parameter({1, 2}));
+  auto step = compile([w = own.get()](const Tensor& x) { (*w * x).sum().backward(); });
+  const auto expect = [&](const Floats& want, const char* when) {
+    for (int i = 0; i < 5; ++i) {
+      own->mutable_grad() = Tensor();
+      step(vec({1, 2}));
+      EXPECT_EQ(host(own->grad()), want) << when << i;
+    }
+  };
+  const auto settled = [&] { return step.report().replayed; };
+  expect({1, 2}, "none ");
+  const auto by = [&](float f) { return own->register_hook([f](const Tensor& g) { return g * f; }); };
+  const auto three = by(3);
+  expect({3, 6}, "one ");
+  const auto ten = by(10);
+  expect({30, 60}, "two ");
+  own->remove_hook(three);
+  expect({10, 20}, "one was taken away ");
+  own->remove_hook(ten);
+  const auto two = by(2), five = by(5);
+  expect({10, 20}, "replaced, and the same all together ");
+  own->remove_hook(two);
+  own->remove_hook(five);
+  const auto seven = by(7), half = by(0.5);
+  expect({3.5, 7}, "two were replaced ");
+  own->remove_hook(seven);
+  own->remove_hook(half);
+  const auto before = settled();
+  expect({1, 2}, "none is left ");
+  EXPECT_GT(settled(), before) << step.report().why_traced;
+}
+
+// One in the step adds to the list at each call.
+TEST(ChangedGradients, AHookThatTheStepItselfAdds) {
+  const auto own = std::make_unique<Tensor>(parameter({1}));
+  auto step = compile([w = own.get()](const Tensor& x) {
+    const auto y = *w * x;
+    w->register_hook([](const Tensor& g) { return g * 2; });
+    y.sum().backward();
+  });
+  float want = 3;
+  for (int i = 0; i < 5; ++i) {
+    own->mutable_grad() = Tensor();
+    step(vec({3}));
+    EXPECT_EQ(host(own->grad()), Floats{want *= 2}) << i;
+  }
+  EXPECT_EQ(step.report().replayed, 0);
+}
+
+// Another one at each call, of a tensor that is given.
+TEST(ChangedGradients, HooksOfArguments) {
+  auto step = compile([](const Tensor& x) { (x * x).sum().backward(); });
+  for (int i = 0; i < 10; ++i) {
+    const auto x = parameter({1, 2});
+    const auto f = static_cast<float>(i);
+    if (i > 4) x.register_hook([f](const Tensor& g) { return g * f; });
+    step(x);
+    EXPECT_EQ(host(x.grad()), i > 4 ? (Floats{2 * f, 4 * f}) : (Floats{2, 4})) << i;
+  }
+  EXPECT_GE(step.report().replayed, 1);
+}
+
 // A step that always found none, and then does not.
 TEST(ChangedGradients, BeginToAddUp) {
   auto w = parameter({1});

@@ -2,6 +2,8 @@
 // refused.
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "tests/device/check.h"
 
 namespace tpubridge {
@@ -252,6 +254,228 @@ TEST(ManySteps, ASchedule) {
     expect_close(got, torch::stack(want), 100);
   }
   EXPECT_GE(step.report().looped, K) << step.report().why_single;
+}
+
+// One that counts: each step is begun once, also where a rate of 0 in the middle keeps a window from being a
+// loop.
+TEST(ManySteps, AScheduleThatCounts) {
+  constexpr int64_t K = 6;
+  const auto owned = std::make_unique<ManyTraining>(tpu(), adam());
+  auto& there = *owned;
+  ManyTraining host(torch::kCPU, adam());
+  auto step = there.compiled();
+  const ManyData data(K * 5);
+  const auto rate = [](int64_t at) { return 0.01 * static_cast<double>(at % 11) / 10; };
+  const auto begun = std::make_unique<int64_t>(0);
+  for (int64_t w = 0; w < 5; ++w) {
+    const auto x = data.x.narrow(0, w * K, K), y = data.y.narrow(0, w * K, K);
+    std::vector<Tensor> want;
+    for (int64_t i = 0; i < K; ++i) host.set_lr(rate(w * K + i)), want.push_back(host(x[i], y[i]));
+    const auto got =
+        step.many_with([&](int64_t) { there.set_lr(rate((*begun)++)); }, x.to(tpu()), y.to(tpu()));
+    expect_close(got, torch::stack(want), 100);
+    EXPECT_EQ(*begun, K * (w + 1));
+    EXPECT_EQ(step.report().calls, K * (w + 1));
+  }
+  EXPECT_GE(step.report().looped, K) << step.report().why_single;
+}
+
+// What a step takes in many ways, and what may happen to it before each.
+struct ManyTaken {
+  explicit ManyTaken(torch::Device d)
+      : scale(torch::ones({2}, d)),
+        host(torch::ones({2})),
+        p(torch::ones({2}, d).requires_grad_()),
+        total(torch::zeros({2}, d)) {}
+  Tensor operator()(const Tensor& x) {
+    (p * x).sum().backward();
+    const torch::NoGradGuard quiet;
+    total.add_(x * scale + host.to(total.device()) + p.grad());
+    return total.clone();
+  }
+  Tensor scale, host, p, total;
+};
+
+// Windows of four steps, beside single ones on the CPU: the same values, and each step is begun once.
+StepReport windows_with(const std::function<void(ManyTaken&, int64_t)>& act) {
+  constexpr int64_t K = 4;
+  const auto there = std::make_unique<ManyTaken>(tpu()), plain = std::make_unique<ManyTaken>(torch::kCPU);
+  auto step = compile([own = there.get()](const Tensor& x) { return (*own)(x); });
+  const auto begun = std::make_unique<int64_t>(0);
+  for (int64_t w = 0; w < 5; ++w) {
+    const auto x = (torch::arange(2 * K, torch::kFloat).reshape({K, 2}) + w) / 4;
+    std::vector<Tensor> want;
+    for (int64_t i = 0; i < K; ++i) act(*plain, i), want.push_back((*plain)(x[i]));
+    const auto before = [&](int64_t i) {
+      EXPECT_EQ((*begun)++, w * K + i);
+      act(*there, i);
+    };
+    expect_close(step.many_with(before, x.to(tpu())), torch::stack(want), 10);
+    EXPECT_EQ(*begun, K * (w + 1));
+  }
+  return step.report();
+}
+
+TEST(ManySteps, WhatIsLeftAloneBeforeAStepMayLoop) {
+  const auto report = windows_with([](ManyTaken& t, int64_t) { (void)t.scale.cpu(); });
+  EXPECT_GE(report.looped, 8) << report.why_single;
+}
+
+TEST(ManySteps, BeforeAStepATensorIsFilled) {
+  const auto report =
+      windows_with([](ManyTaken& t, int64_t i) { t.scale.fill_(static_cast<double>(i) + 2); });
+  EXPECT_EQ(report.looped, 0);
+  EXPECT_THAT(report.why_single, HasSubstr("what happens before a step changes what it takes"));
+}
+
+TEST(ManySteps, BeforeAStepATensorIsScaled) {
+  const auto report = windows_with([](ManyTaken& t, int64_t) { t.scale.mul_(1.5); });
+  EXPECT_EQ(report.looped, 0);
+  EXPECT_THAT(report.why_single, HasSubstr("what happens before a step changes what it takes"));
+}
+
+TEST(ManySteps, BeforeAStepAnotherStepPutsNewDataInItsPlace) {
+  auto other = compile([](Tensor t) { t.mul_(1.5); });
+  const auto apart = torch::ones({2}, tpu());
+  for (int i = 0; i < 4; ++i) other(i % 2 == 0 ? apart : torch::ones({2}, tpu()));
+  const auto report = windows_with([&](ManyTaken& t, int64_t) {
+    if (t.scale.is_cpu())
+      t.scale.mul_(1.5);
+    else
+      other(t.scale);
+  });
+  EXPECT_GE(other.report().replayed, 1);
+  EXPECT_EQ(report.looped, 0);
+  EXPECT_THAT(report.why_single, HasSubstr("what happens before a step changes what it takes"));
+}
+
+TEST(ManySteps, BeforeAStepATensorOfTheHostIsFilled) {
+  const auto report = windows_with([](ManyTaken& t, int64_t i) { t.host.fill_(static_cast<double>(i) + 2); });
+  EXPECT_EQ(report.looped, 0);
+  EXPECT_THAT(report.why_single, HasSubstr("what happens before a step changes what it takes"));
+}
+
+TEST(ManySteps, BeforeAStepAGradientIsZeroed) {
+  const auto report = windows_with([](ManyTaken& t, int64_t) {
+    if (t.p.grad().defined()) t.p.mutable_grad().zero_();
+  });
+  EXPECT_EQ(report.looped, 0);
+  EXPECT_THAT(report.why_single, HasSubstr("what happens before a step changes what it takes"));
+}
+
+TEST(ManySteps, BeforeAStepAGradientIsCleared) {
+  EXPECT_EQ(windows_with([](ManyTaken& t, int64_t) { t.p.mutable_grad() = Tensor(); }).looped, 0);
+}
+
+// A seed, or numbers that are drawn: those of the steps come after them.
+TEST(ManySteps, BeforeAStepAGeneratorIsUsed) {
+  auto generator = at::globalContext().defaultGenerator(tpu());
+  const auto x = torch::ones({4, 2}, tpu());
+  for (const bool seeds : {true, false}) {
+    auto step = compile([](const Tensor& row) { return row + torch::rand({2}, tpu()); });
+    for (uint64_t w = 0; w < 4; ++w) {
+      const auto act = [&](int64_t i) {
+        if (seeds)
+          generator.set_current_seed(10 * w + static_cast<uint64_t>(i));
+        else
+          (void)torch::rand({3}, tpu());
+      };
+      generator.set_current_seed(w);
+      std::vector<Tensor> want;
+      for (int64_t i = 0; i < 4; ++i) act(i), want.push_back(x[i] + torch::rand({2}, tpu()));
+      generator.set_current_seed(w);
+      expect_close(step.many_with(act, x), torch::stack(want));
+    }
+    EXPECT_EQ(step.report().looped, 0);
+    EXPECT_THAT(step.report().why_single, HasSubstr("what happens before a step changes what it takes"));
+  }
+}
+
+// It shows when other steps were begun already: nothing is done then, and from the next call on it is known.
+TEST(ManySteps, WhatChangesLateBeforeAStepIsAnError) {
+  const auto there = std::make_unique<ManyTaken>(tpu());
+  auto step = compile([own = there.get()](const Tensor& x) { return (*own)(x); });
+  const auto x = torch::ones({4, 2}, tpu());
+  for (int w = 0; w < 3; ++w) (void)step.many(x);
+  EXPECT_GE(step.report().looped, 4) << step.report().why_single;
+  const auto begun = std::make_unique<int>(0);
+  const auto before = [&](int64_t i) {
+    ++*begun;
+    if (i == 2) there->scale.add_(1);
+  };
+  const auto total = there->total.clone(), gradient = there->p.grad().clone();
+  const auto calls = step.report().calls;
+  try {
+    (void)step.many_with(before, x);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ArgumentError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("what happens before step 2 changes what steps take"));
+    EXPECT_EQ(e.detail("step"), "2");
+  }
+  EXPECT_EQ(*begun, 3);
+  EXPECT_EQ(step.report().calls, calls);
+  expect_close(there->total, total);
+  expect_close(there->p.grad(), gradient);
+  const auto looped = step.report().looped;
+  const auto got = step.many_with(before, x);
+  EXPECT_EQ(*begun, 7);
+  EXPECT_EQ(step.report().looped, looped);
+  // The scale is 2 by now, and 3 from step 2 on; gradients add up.
+  auto sum = total.cpu(), g = gradient.cpu();
+  for (int64_t i = 0; i < 4; ++i) {
+    g = g + 1;
+    sum = sum + (i < 2 ? 2 : 3) + 1 + g;
+    expect_close(got[i], sum);
+  }
+}
+
+TEST(ManySteps, ALoopOrNothing) {
+  const auto there = std::make_unique<ManyTaken>(tpu());
+  auto step = compile([own = there.get()](const Tensor& x) { return (*own)(x); });
+  const auto x = torch::ones({4, 2}, tpu());
+  const auto begun = std::make_unique<int>(0);
+  const auto counts = [&](int64_t) { ++*begun; };
+  const auto writes = [&](int64_t i) {
+    ++*begun;
+    there->scale.fill_(i);
+  };
+  EXPECT_FALSE(step.loop_with(counts, x).has_value());
+  EXPECT_EQ(*begun, 0);
+  for (int w = 0; w < 3; ++w) (void)step.many(x);
+  EXPECT_TRUE(step.loop_with(counts, x).has_value()) << step.report().why_single;
+  EXPECT_EQ(*begun, 4);
+  EXPECT_THROW((void)step.loop_with(writes, x), ArgumentError);
+  EXPECT_EQ(*begun, 5);
+  EXPECT_FALSE(step.loop_with(writes, x).has_value());
+  EXPECT_EQ(*begun, 5);
+  EXPECT_TRUE(step.loop_with(counts, x).has_value()) << step.report().why_single;
+}
+
+TEST(ManySteps, BeforeAStepAThreadMayUseTheDevice) {
+  auto step = compile([](const Tensor& x) { return x * 2; });
+  const auto x = torch::arange(8, torch::kFloat).reshape({4, 2}).to(tpu());
+  for (int w = 0; w < 4; ++w) {
+    const auto before = [](int64_t) {
+      std::thread([] { expect_close(torch::ones({2}).to(tpu()) + 1, torch::full({2}, 2.f)); }).join();
+    };
+    expect_close(step.many_with(before, x), x.cpu() * 2);
+  }
+  EXPECT_GE(step.report().looped, 8) << step.report().why_single;
+}
+
+// More lengths than programs are kept for, back and forth.
+TEST(ManySteps, ManyLengths) {
+  const auto there = std::make_unique<ManyTaken>(tpu()), plain = std::make_unique<ManyTaken>(torch::kCPU);
+  auto step = compile([own = there.get()](const Tensor& x) { return (*own)(x); });
+  int64_t looped = 0;
+  for (const int64_t rows : {4, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2, 11, 3}) {
+    const auto x = torch::arange(2 * rows, torch::kFloat).reshape({rows, 2}) / 8;
+    std::vector<Tensor> want;
+    for (int64_t i = 0; i < rows; ++i) want.push_back((*plain)(x[i]));
+    expect_close(step.many(x.to(tpu())), torch::stack(want), 10);
+    looped += rows;
+  }
+  EXPECT_GE(step.report().looped, looped - 12) << step.report().why_single;
 }
 
 TEST(ManySteps, ANanShowsAtItsStep) {

@@ -1,6 +1,9 @@
 // What a tensor is besides its elements: two tensors with the same facts are treated alike by every op.
 #pragma once
 
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
 #include <vector>
 
 #include "tpubridge/device/torch.h"
@@ -16,6 +19,25 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensor
   return c10::raw::weak_intrusive_ptr::use_count(const_cast<c10::TensorImpl*>(held_weakly)) != 0;
 }
 
+// The functions that its gradient goes through (register_hook()): 0 where there are none; another number once
+// one was added or taken away. C++'s are only ever added to a list, and emptied in their place.
+[[nodiscard]] inline uint64_t hooks_of(const c10::TensorImpl& t) {
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(t.autograd_meta());
+  if (!meta || (meta->hooks_.empty() && !meta->cpp_hooks_list_ && !meta->post_acc_grad_hooks_)) return 0;
+  uint64_t all = 0, left = 0;
+  if (const auto& list = meta->cpp_hooks_list_) {
+    all = list->size();
+    left = static_cast<uint64_t>(std::ranges::count_if(*list, [](const auto& f) { return bool(f); }));
+  }
+  return uint64_t{1} << 63 | (meta->post_acc_grad_hooks_ ? uint64_t{1} << 62 : 0) |
+         (meta->hooks_.size() & 0xFFF) << 48 | (all & 0xFFFFFF) << 24 | (left & 0xFFFFFF);
+}
+// Some of them are of Python, whose lists cannot be looked into.
+[[nodiscard]] inline bool has_unseen_hooks(const c10::TensorImpl& t) {
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(t.autograd_meta());
+  return meta && (meta->post_acc_grad_hooks_ || meta->hooks_.size() > (meta->cpp_hooks_list_ ? 1u : 0u));
+}
+
 struct TensorFacts {
   TensorFacts() = default;
   explicit TensorFacts(const at::Tensor& t);
@@ -26,6 +48,7 @@ struct TensorFacts {
   bool requires_grad = false;
   int64_t offset = 0;
   c10::DimVector sizes, strides;
+  uint64_t hooks = 0;  // they do not change how ops treat it: hold() does not look at them
 
   [[nodiscard]] bool hold(const c10::TensorImpl& t) const {
     return t.storage().unsafeGetStorageImpl() == storage && hold_elsewhere(t);
@@ -43,7 +66,8 @@ inline TensorFacts::TensorFacts(const at::Tensor& t)
     : storage(t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr),
       keys(t.key_set().raw_repr()),
       dtype(t.scalar_type()),
-      requires_grad(t.requires_grad()) {
+      requires_grad(t.requires_grad()),
+      hooks(hooks_of(*t.unsafeGetTensorImpl())) {
   if (t.layout() != c10::kStrided) return;
   offset = t.storage_offset();
   sizes = t.sizes();

@@ -3,8 +3,12 @@
 // The calling thread takes parts like the others, so that a call ends even if no other thread has time for it
 // (all of them may be waiting inside of calls like this one). A thread that comes when all parts are taken
 // finds nothing to do; it may come after the call has ended.
+//
+// Parts are counted under a mutex: waiting on an atomic takes libstdc++'s table of waiters, which may lie
+// among the globals of the program, where compiled steps look for what changes.
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -20,27 +24,31 @@ class Parts {
 
   void work() {
     for (int64_t i = 0; (i = next_.fetch_add(1)) < count_;) {
+      std::exception_ptr error;
       try {
         (*part_)(i);
       } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!error_) error_ = std::current_exception();
+        error = std::current_exception();
       }
-      if (done_.fetch_add(1) + 1 == count_) done_.notify_all();
+      const std::lock_guard lock(mutex_);
+      if (error && !error_) error_ = error;
+      if (++done_ == count_) all_done_.notify_all();
     }
   }
 
   void wait() {
-    for (int64_t done = done_; done < count_; done = done_) done_.wait(done);
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    all_done_.wait(lock, [this] { return done_ == count_; });
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
   const int64_t count_;
   const std::function<void(int64_t)>* part_;  // lives until all are done
-  std::atomic<int64_t> next_{0}, done_{0};
+  std::atomic<int64_t> next_{0};
   std::mutex mutex_;
+  std::condition_variable all_done_;
+  int64_t done_ = 0;
   std::exception_ptr error_;
 };
 using Shared = std::shared_ptr<Parts>;

@@ -54,6 +54,7 @@ bool Closure::hold(std::vector<Window>& windows) const {
   if (windows.empty()) return true;
   const Readable readable;
   if (hold_plainly(windows, readable)) return true;
+  if (std::ranges::any_of(windows, &Window::was_gone)) return false;  // and not traced since
   uint64_t object[kWords];
   const size_t bytes = bytes_looked_at();
   if (object_ && !read_memory(reinterpret_cast<uintptr_t>(object_), object, bytes)) return false;

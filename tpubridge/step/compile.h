@@ -119,14 +119,17 @@ class CompiledStep {
   auto many(Args&&... args) {
     return step::typed_many(*engine_, fn_, step::Engine::Before(), args...);
   }
-  // The same; before(i) sets what step i finds: the learning rate of a schedule, say. It is called in order
-  // before anything runs, and again where steps are called one by one: what it does must hang on i alone.
+  // The same; before(i) sets what step i finds: the learning rate of a schedule, say. It is called once for
+  // each step, in order; for those of one program before any of them runs. Where it changes a tensor that the
+  // step takes, a gradient or a generator, steps are called one by one, each after its before(i). Where that
+  // shows too late, when it has done so for other steps already: ArgumentError, and no step was taken.
   template <class... Args>
   auto many_with(const step::Engine::Before& before, Args&&... args) {
     return step::typed_many(*engine_, fn_, before, args...);
   }
   // The same as one program, whatever steps_per_call is; nothing where that cannot be (yet): then nothing has
-  // happened but for what before() did. For a step that gives something.
+  // happened but for what before() did, which may be called again for the same steps: what it does must hang
+  // on i alone. For a step that gives something.
   template <class... Args>
   auto loop_with(const step::Engine::Before& before, Args&&... args) {
     return step::typed_loop(*engine_, fn_, before, args...);

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <list>
+#include <typeindex>
+#include <unordered_set>
 
 #include "tpubridge/exec/runtime.h"
 #include "tpubridge/step/compile.h"
@@ -122,14 +124,19 @@ struct Engine::Impl {
 
   // Steps of many(); many.cc.
   struct Many;
-  std::optional<std::vector<at::Tensor>> loop(const Many& many, int64_t from, int64_t rounds);
-  std::vector<at::Tensor> one_by_one(const Many& many, int64_t from, int64_t rounds);
+  struct Tried;
+  Tried loop(const Many& many, int64_t from, int64_t rounds);
+  Tried loop_begun(const Many& many, int64_t from, const std::vector<at::Tensor>& stacks);
+  std::vector<at::Tensor> one_by_one(const Many& many, int64_t from, int64_t rounds, const Tried& tried);
+  [[noreturn]] void refuse_before(const Many& many, int64_t step, std::string_view changed);
   void say_single(std::string_view why, bool settled);
 
  private:
   Guard guard_;
   bool warned_programs_ = false, warned_single_ = false;
   int refusals_ = 0;
+  // Classes of functions that were seen to change, before a step, what steps take.
+  std::unordered_set<std::type_index> changing_;
 };
 
 }  // namespace tpubridge::step

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "tpubridge/device/check_indices.h"
 #include "tpubridge/device/compute_type.h"
-#include "tpubridge/device/torch.h"
+#include "tpubridge/device/tensor_facts.h"
 
 namespace tpubridge::step {
 namespace {
@@ -22,7 +23,8 @@ void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
   guard.push_back(static_cast<uint64_t>(t.device().type()));
   guard.push_back(static_cast<uint64_t>(t.device().index()));
   guard.push_back(t.key_set().raw_repr());
-  guard.push_back((t.requires_grad() ? 1 : 0) | (t.is_leaf() ? 2 : 0));
+  guard.push_back((t.requires_grad() ? 1 : 0) | (t.is_leaf() ? 2 : 0) |
+                  (device::hooks_of(*t.unsafeGetTensorImpl()) != 0 ? 4 : 0));
   // The elements of one of the host are copied, wherever they begin.
   guard.push_back(host ? 0 : static_cast<uint64_t>(t.storage_offset()));
   guard.push_back(host || !t.has_storage() ? 0 : t.storage().nbytes());
@@ -35,13 +37,15 @@ void append(std::vector<uint64_t>& guard, const at::Tensor& t) {
 std::vector<std::string> labels(const std::vector<at::Tensor>& arguments, size_t others, size_t before) {
   std::vector<std::string> out;
   for (size_t i = 0; i < others; ++i) out.push_back("number " + std::to_string(i) + " among the arguments");
-  out.resize(before, "a mode (grad, autocast, types of layers, train or eval, an optimizer's options)");
+  out.resize(
+      before,
+      "a mode (grad, autocast, the current device, types of layers, train or eval, an optimizer's options)");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string which = "tensor " + std::to_string(i) + " among the arguments";
     const int64_t dims = arguments[i].defined() ? arguments[i].dim() : 0;
     out.push_back("element type of " + which);
     if (arguments[i].defined())
-      for (const char* what : {"device", "device", "conjugate bit or layout", "requires_grad",
+      for (const char* what : {"device", "device", "conjugate bit or layout", "requires_grad or hooks",
                                "place in its memory", "memory", "number of dimensions"})
         out.push_back(what + (" of " + which));
     for (int64_t d = 0; d < dims; ++d) out.push_back("size " + std::to_string(d) + " of " + which);
@@ -62,6 +66,9 @@ void append_modes(Guard& g) {
   g.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
   g.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   g.push_back(compute_type_changes());
+  // Where "tpu" is, and whether places are looked at.
+  const auto current = c10::impl::getDeviceGuardImpl(at::kPrivateUse1)->getDevice().index();
+  g.push_back(static_cast<uint64_t>(current) | (device::checks_indices() ? uint64_t{1} << 32 : 0));
 }
 
 void append_arguments(Guard& g, const std::vector<at::Tensor>& arguments) {

@@ -14,6 +14,16 @@ struct Engine::Impl::Many {
   const RunRow& run;
   std::shared_ptr<void>& form;
   const Before& before;
+  bool or_nothing = false;  // nobody calls it step by step where it cannot be a loop
+};
+
+// What came of trying a loop.
+struct Engine::Impl::Tried {
+  std::optional<std::vector<at::Tensor>> results;  // empty: its steps are to be done one by one
+  int64_t begun = 0;                               // for so many of them before() was called already
+  // Whose numbers are known for the first so many of those: by then before() was called for later ones, too.
+  Entry* entry = nullptr;
+  size_t known = 0;
 };
 
 namespace {
@@ -187,45 +197,105 @@ void Engine::Impl::say_single(std::string_view why, bool settled) {
   }
 }
 
-// Empty where it must be done one by one.
-std::optional<Tensors> Engine::Impl::loop(const Many& many, int64_t from, int64_t rounds) {
-  const Tensors stacks = part_of(many.stacks, from, rounds), like = like_rows(stacks);
-  if (many.before) many.before(from);
+void Engine::Impl::refuse_before(const Many& many, int64_t step, std::string_view changed) {
+  changing_.insert(many.before.target_type());
+  refuse("cannot be one program: what happens before step " + std::to_string(step) +
+             " changes what steps take: " + std::string(changed),
+         {{"step", std::to_string(step)}},
+         "None of the steps of this program was taken, but that function was called for all up to this one. "
+         "From now on steps are called one by one with such a function, each after its call; or pass what "
+         "changes as an argument, with a row for each step.");
+}
+
+// Calls before() for the first step, and notes where that changes what the step takes: then it does so before
+// the others, too. Gives the entry of that step where it may be part of a loop.
+Engine::Impl::Tried Engine::Impl::loop_begun(const Many& many, int64_t from, const Tensors& stacks) {
+  Tried out;
+  const Tensors like = like_rows(stacks);
+  std::vector<std::pair<const Entry*, Taken>> taken;
+  if (many.before) {
+    for (const auto& e : entries)
+      if (e.replay) taken.emplace_back(&e, e.replay->taken(stacks));
+    if (many.or_nothing && taken.empty()) {
+      say_single("it was not replayed yet", /*settled=*/false);
+      return out;
+    }
+    in_step(from, [&] { many.before(from); });
+    out.begun = 1;
+  }
   Entry& e = entry(guard(like, many.others), like, many.others.size());
   if (!e.replay) {
     const std::string why = e.last && !e.last->trouble.empty() ? e.last->trouble : "it was not replayed yet";
     say_single(why, /*settled=*/false);
-    return std::nullopt;
+    return out;
   }
+  for (const auto& [which, then] : taken) {
+    const std::string_view changed = which == &e ? changes(then, e.replay->taken(stacks)) : "";
+    if (changed.empty()) continue;
+    if (many.or_nothing) refuse_before(many, from, changed);
+    changing_.insert(many.before.target_type());
+    say_single("what happens before a step changes what it takes: " + std::string(changed), /*settled=*/true);
+    return out;
+  }
+  out.entry = &e;
+  return out;
+}
+
+Engine::Impl::Tried Engine::Impl::loop(const Many& many, int64_t from, int64_t rounds) {
+  if (many.before && changing_.contains(many.before.target_type())) {
+    say_single("what happens before a step changes what it takes", /*settled=*/true);
+    return {};
+  }
+  const Tensors stacks = part_of(many.stacks, from, rounds);
+  Tried out = loop_begun(many, from, stacks);
+  if (!out.entry) return out;
+  Entry& e = *out.entry;
   Replay::Enter enter;
   if (many.before)
-    enter = [&](int64_t i) {
-      many.before(from + i);
+    enter = [&, like = like_rows(stacks)](int64_t i) {
+      in_step(from + i, [&] { many.before(from + i); });
+      ++out.begun;
       return guard(like, many.others) == e.guard;
     };
-  auto results = e.replay->run_many(stacks, rounds, enter);
-  if (!results) {
+  out.results = e.replay->run_many(stacks, rounds, enter);
+  if (!out.results) {
+    if (const auto changed = e.replay->changed(); !changed.empty())
+      refuse_before(many, from + out.begun - 1, changed);
+    out.known = e.replay->rounds();
     say_single(e.replay->why_not(), /*settled=*/true);
-    return std::nullopt;
+    return out;
   }
   say_single({}, /*settled=*/false);
   calls += rounds, replayed += rounds, looped += rounds;
   many.form = e.form;
   const at::NoGradGuard quiet;
-  for (auto& t : *results)
+  for (auto& t : *out.results)
     if (t.defined()) t = t.contiguous();
-  return results;
+  return out;
 }
 
-Tensors Engine::Impl::one_by_one(const Many& many, int64_t from, int64_t rounds) {
+Tensors Engine::Impl::one_by_one(const Many& many, int64_t from, int64_t rounds, const Tried& tried) {
   std::vector<Tensors> rows;
   for (int64_t i = 0; i < rounds; ++i) rows.push_back(row_of(many.stacks, from + i));
   Results results;
   for (int64_t i = 0; i < rounds; ++i) {
-    const Tensors row = std::move(rows[static_cast<size_t>(i)]);
+    const auto place = static_cast<size_t>(i);
+    const Tensors row = std::move(rows[place]);
     const auto versions = versions_of(row);
     in_step(from + i, [&] {
-      if (many.before) many.before(from + i);
+      if (place < tried.known) {
+        const auto given = tried.entry->replay->run_round(row, place);
+        if (!given)
+          refuse(
+              "cannot go on: what happened before later steps, or on another thread, changed what this one "
+              "takes",
+              {{"changed", std::string(tried.entry->replay->why_not())}},
+              "The steps before it were taken. Call steps one by one, or pass what changes as an argument.");
+        ++calls, ++replayed;
+        many.form = tried.entry->form;
+        return results.add(*given, i);
+      }
+      if (many.before && i >= tried.begun) many.before(from + i);
       const auto given = call(
           row, many.others, [&] { return many.run(row); }, many.form);
       put_back(many.stacks, from + i, row, versions);
@@ -241,7 +311,7 @@ std::optional<Tensors> Engine::loop(const Tensors& stacks, const std::vector<uin
   const int64_t steps = steps_of(stacks, 0);
   if (recording() || exec::eager()) return std::nullopt;
   const std::lock_guard lock(m.mutex);
-  return m.loop({stacks, others, run, form, before}, 0, steps);
+  return m.loop({stacks, others, run, form, before, /*or_nothing=*/true}, 0, steps).results;
 }
 
 Tensors Engine::many(const Tensors& stacks, const std::vector<uint64_t>& others, const RunRow& run,
@@ -264,8 +334,8 @@ Tensors Engine::many(const Tensors& stacks, const std::vector<uint64_t>& others,
   const int64_t rounds = m.options.steps_per_call > 0 ? m.options.steps_per_call : steps;
   std::vector<Tensors> windows;
   for (int64_t from = 0; from < steps; from += rounds) {
-    auto looped = rounds > 1 ? m.loop(all, from, rounds) : std::nullopt;
-    windows.push_back(looped ? std::move(*looped) : m.one_by_one(all, from, rounds));
+    auto tried = rounds > 1 ? m.loop(all, from, rounds) : Impl::Tried();
+    windows.push_back(tried.results ? std::move(*tried.results) : m.one_by_one(all, from, rounds, tried));
     if (windows.back().size() != windows.front().size())
       refuse("cannot join the results: their number changed", {{"step", std::to_string(from)}}, "");
   }

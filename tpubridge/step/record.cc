@@ -35,7 +35,7 @@ void bind_captured(Recorded& out, const Recording& r, const std::vector<at::Tens
     if (!t) continue;
     const at::Tensor tensor(t);
     const uint32_t written = version_of(*t) - seen.version;
-    const bool changed = !seen.facts.hold(*t);
+    bool changed = !seen.facts.hold(*t);
     if (const auto it = argument_of.find(t.get()); it != argument_of.end()) {
       out.argument_writes[it->second] = written;
       if (changed && out.trouble.empty())
@@ -47,8 +47,11 @@ void bind_captured(Recorded& out, const Recording& r, const std::vector<at::Tens
       const auto* f = r.found_of(s);
       if (!changed && ((f && !f->value) || binder.argument(s) || binder.slot(s))) continue;
     }
+    changed |= seen.facts.hooks != hooks_of(*t);
     if (changed && out.trouble.empty())
-      out.trouble = "it changes what a tensor from outside is (sizes, storage, requires_grad)";
+      out.trouble = "it changes what a tensor from outside is (sizes, storage, requires_grad, hooks)";
+    if (has_unseen_hooks(*t) && out.trouble.empty())
+      out.trouble = "a tensor from outside has hooks of another language than C++";
     out.captured.push_back({seen.tensor, t.get(), seen.facts, written});
   }
 }
@@ -265,6 +268,9 @@ Ended bind_recording(Recording& r, const std::vector<at::Tensor>& arguments,
       binder.trouble("an argument is a quantised weight (capture it)");
   out.argument_varies.assign(arguments.size(), false);
   out.slot_varies.assign(gradients.all().size(), false);
+  for (const auto& a : arguments)
+    if (a.defined() && hooks_of(*a.unsafeGetTensorImpl()) != 0)
+      binder.trouble("an argument has hooks, which may be others at the next call");
   for (const auto& a : arguments)
     if (a.defined() && a.requires_grad() && !a.is_leaf() && r.backward)
       binder.trouble("an argument brings a history of its own, through which backward runs");

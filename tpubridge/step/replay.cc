@@ -79,7 +79,7 @@ Replay::Replay(Recorded recorded, Runner* runner) : r_(std::move(recorded)), run
   }
   for (const auto& c : r_.captured) {
     const auto& f = c.facts;
-    checks_.push_back({c.identity, f.storage, f.keys, f.offset, f.dtype, f.requires_grad,
+    checks_.push_back({c.identity, f.storage, f.keys, f.hooks, f.offset, f.dtype, f.requires_grad,
                        static_cast<uint16_t>(f.sizes.size()), c.written});
     check_dims_.insert(check_dims_.end(), f.sizes.begin(), f.sizes.end());
     check_dims_.insert(check_dims_.end(), f.strides.begin(), f.strides.end());

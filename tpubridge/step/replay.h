@@ -1,7 +1,7 @@
 // Running a recorded call again.
 #pragma once
 
-#include <map>
+#include <list>
 #include <unordered_set>
 
 #include "tpubridge/exec/runtime.h"
@@ -12,6 +12,30 @@ namespace tpubridge::step {
 
 // Work that waits for memory: the next one is asked for while this one is done.
 inline constexpr size_t kAhead = 6;
+// Programs of many calls, one for each number of them: so many are kept, those that were used last.
+inline constexpr size_t kWindows = 8;
+
+// What calls take besides numbers of the host, at one moment: who changes it in the middle of many calls
+// comes too early, for all of them run at once; replay_many.cc.
+struct Taken {
+  struct Data {
+    uint64_t node = 0;  // by whom it was made: ids are not used again
+    uint32_t index = 0;
+    uint64_t version = 0;  // of the data: other steps put theirs in its place
+    bool operator==(const Data&) const = default;
+  };
+  struct Generator {
+    Draw next;
+    uint64_t settings;  // how often somebody has set it
+    bool operator==(const Generator&) const = default;
+  };
+  std::vector<Data> data;  // of tensors that it captures, of gradients, of the arguments
+  std::vector<Generator> generators;
+  std::vector<at::Tensor> host;  // elements that it copies to the device
+  bool holds = false;            // each captured tensor is what it was when recorded
+};
+// What changed, for people; empty where nothing did.
+[[nodiscard]] std::string_view changes(const Taken& before, const Taken& now);
 
 class Replay {
  public:
@@ -22,12 +46,21 @@ class Replay {
   // it throws, everything is as it was before.
   std::optional<std::vector<at::Tensor>> run(const std::vector<at::Tensor>& arguments);
   // So many calls as one program, a loop over them. Arguments of the device, and of the host, have one more
-  // dimension, a row for each call; so have the results. `enter` is called before each (null: nothing
-  // happens), in order; what it throws ends it all before anything happened, and where it gives false, that
-  // call is no replay. Empty where the loop cannot be shown to be so many replays: nothing has happened.
+  // dimension, a row for each call; so have the results. `enter` is called before each but the first (null:
+  // nothing happens), in order and without exec's mutex; what it throws ends it all before anything happened,
+  // and where it gives false, that call is no replay. Empty where the loop cannot be shown to be so many
+  // replays: nothing has happened but for what `enter` did.
   using Enter = std::function<bool(int64_t)>;
   std::optional<std::vector<at::Tensor>> run_many(const std::vector<at::Tensor>& stacks, int64_t rounds,
                                                   const Enter& enter);
+  // After that, where there is an `enter`: for how many calls, from the first one on, the numbers are known.
+  // Each of them can be done by itself as if nothing had been entered since; empty where it cannot be after
+  // all.
+  [[nodiscard]] size_t rounds() const { return rounds_.size(); }
+  std::optional<std::vector<at::Tensor>> run_round(const std::vector<at::Tensor>& arguments, size_t round);
+  // … and what `enter` changed though a call before it takes it; mostly empty.
+  [[nodiscard]] std::string_view changed() const { return changed_; }
+  [[nodiscard]] Taken taken(const std::vector<at::Tensor>& stacks) const;
   [[nodiscard]] std::string_view why_not() const { return why_not_; }  // when it was empty
   [[nodiscard]] Recorded take() && { return std::move(r_); }
 
@@ -85,6 +118,7 @@ class Replay {
   };
   // Many calls in one program; replay_many.cc.
   struct Window {
+    int64_t rounds = 0;
     lower::Loop loop;
     std::shared_ptr<const exec::Compiled> compiled;
     std::string failed;                 // why it could not be compiled
@@ -99,6 +133,9 @@ class Replay {
   void compile_window(Window& w) const;
   bool bind_stack(size_t source, const std::vector<at::Tensor>& stacks);
   bool bind_rounds(const std::vector<at::Tensor>& stacks, const Enter& enter);
+  // False where what happens before a call makes it no replay, or comes too early.
+  bool enter_round(const std::vector<at::Tensor>& stacks, int64_t round, const Enter& enter,
+                   const Taken& began);
   bool execute_window();
   [[nodiscard]] std::vector<at::Tensor> rows_of_results();
 
@@ -121,7 +158,7 @@ class Replay {
   struct Check {
     c10::TensorImpl* tensor;
     const c10::StorageImpl* storage;
-    uint64_t keys;
+    uint64_t keys, hooks;
     int64_t offset;
     c10::ScalarType dtype;
     bool requires_grad;
@@ -152,9 +189,17 @@ class Replay {
   std::vector<size_t> other_targets_;
   std::unordered_set<const Storage*> captured_storages_;
   std::vector<size_t> given_targets_;  // per target: how many gradients and results look at it
-  std::map<int64_t, Window> windows_;  // by the number of calls
+  std::list<Window> windows_;          // the last used first
+  // A call whose numbers are known before it is done.
+  struct Round {
+    std::vector<trace::Number> numbers;
+    std::vector<std::pair<at::Generator, Draw>> drawn;  // where it leaves the generators
+  };
+  std::vector<Round> rounds_;
+  std::string_view changed_;
   // Of the call that runs at the moment.
   Window* window_ = nullptr;          // it is many calls
+  const Round* round_ = nullptr;      // it is one of those
   std::vector<Storage*> storages_;    // per source; null for constants
   std::vector<trace::Value> values_;  // per source that has no storage
   std::string_view why_not_;

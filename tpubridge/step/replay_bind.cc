@@ -38,6 +38,7 @@ bool Replay::bind_other(size_t i, const std::vector<at::Tensor>& arguments) {
   auto& s = r_.sources[i];
   if (window_ && window_->loop.stacked[i]) return bind_stack(i, arguments);
   if (s.kind == Source::Kind::host) {
+    if (window_ && values_[i]) return true;  // it is bound a second time
     const at::Tensor from = s.host.get(arguments);
     if (!from.defined()) return false;
     values_[i] =
@@ -159,7 +160,8 @@ bool Replay::holds_captured() const {
     if (!alive(c.tensor)) return false;
     const c10::TensorImpl& t = *c.tensor;
     if (t.unsafe_storage().unsafeGetStorageImpl() != c.storage || t.key_set().raw_repr() != c.keys ||
-        t.dtype() != c10::scalarTypeToTypeMeta(c.dtype) || t.requires_grad() != c.requires_grad)
+        t.dtype() != c10::scalarTypeToTypeMeta(c.dtype) || t.requires_grad() != c.requires_grad ||
+        hooks_of(t) != c.hooks)
       return false;
     if (c.storage && t.storage_offset() != c.offset) return false;
     const c10::IntArrayRef sizes(dims, c.dims), strides(dims + c.dims, c.dims);
@@ -198,7 +200,7 @@ std::string_view Replay::surroundings() {
 // Why it cannot be replayed now; empty where it can.
 std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
   if (opened_ != exec::openings()) return "the device was opened again";
-  if (const auto why = surroundings(); !why.empty()) return why;
+  if (const auto why = round_ ? "" : surroundings(); !why.empty()) return why;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& a = arguments[i];
     if (!r_.argument_varies[i] && a.defined() && a.has_storage() &&
@@ -230,6 +232,11 @@ std::string_view Replay::bind(const std::vector<at::Tensor>& arguments) {
       return "a tensor that it writes to has another size";
   }
   if (window_) return {};  // its numbers come round by round
+  if (round_) {
+    numbers_ = round_->numbers;
+    drawn_ = round_->drawn;
+    return {};
+  }
   if (!bind_numbers(arguments)) return "a number of an optimizer or of the host is another";
   return {};
 }

@@ -3,6 +3,10 @@
 // out for each round in turn, and travels as rows of numbers.
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+#include <cstring>
+#include <map>
+
 #include "tpubridge/base/errors.h"
 #include "tpubridge/exec/compiler.h"
 #include "tpubridge/exec/host_kernels.h"
@@ -142,10 +146,14 @@ void Replay::compile_window(Window& w) const {
 
 // Compiles it where it is new: the mutex is let go meanwhile.
 Replay::Window& Replay::window(int64_t rounds) {
-  const auto [it, fresh] = windows_.try_emplace(rounds);
-  Window& w = it->second;
-  if (!fresh) return w;
-  w.loop.rounds = rounds;
+  const auto known = std::ranges::find(windows_, rounds, &Window::rounds);
+  if (known != windows_.end()) {
+    windows_.splice(windows_.begin(), windows_, known);
+    return *known;
+  }
+  if (windows_.size() == kWindows) windows_.pop_back();
+  Window& w = windows_.emplace_front();
+  w.rounds = w.loop.rounds = rounds;
   w.failed = plan(w.loop);
   if (!w.failed.empty()) return w;
   w.place_of.resize(r_.results.size());
@@ -158,10 +166,10 @@ Replay::Window& Replay::window(int64_t rounds) {
   try {
     compile_window(w);
   } catch (const exec::CompileForbidden&) {
-    windows_.erase(it);
+    windows_.pop_front();
     throw;
   } catch (const XLACompilationTimeoutError&) {
-    windows_.erase(it);
+    windows_.pop_front();
     throw;
   } catch (const CompilationError& e) {
     w.failed = std::string("the loop could not be compiled: ") + e.what();
@@ -170,7 +178,7 @@ Replay::Window& Replay::window(int64_t rounds) {
     w.failed = std::string("the loop could not be compiled: ") + e.what();
     return w;
   } catch (...) {
-    windows_.erase(it);
+    windows_.pop_front();
     throw;
   }
   w.donated.assign(r_.leaves, false);
@@ -192,6 +200,7 @@ bool Replay::bind_stack(size_t i, const std::vector<at::Tensor>& stacks) {
     if (v->is_pending()) pending_.push_back(v);
     return true;
   }
+  if (values_[i]) return true;  // it is bound a second time
   const at::Tensor& stack = stacks[*s.host.argument];
   std::vector<at::Tensor> row(stacks.size()), rows;
   for (int64_t r = 0; r < rounds; ++r) {
@@ -202,23 +211,85 @@ bool Replay::bind_stack(size_t i, const std::vector<at::Tensor>& stacks) {
   return true;
 }
 
+// Looks at nothing that may be gone: not every replay that is asked could be done at the moment.
+Taken Replay::taken(const std::vector<at::Tensor>& stacks) const {
+  const exec::Lock lock(exec::mutex());
+  Taken out;
+  const auto add = [&](const Storage* s) {
+    auto& d = out.data.emplace_back();
+    const Value& v = s ? s->slot.value() : Value();
+    if (!v) return;
+    d = {v->id(), v.index(), 0};
+    if (v->is_leaf() && !v->error())
+      if (const auto& data = v->data(v.index()))
+        d.version = static_cast<const exec::BufferData&>(*data).version;
+  };
+  for (const auto& s : r_.sources)
+    if (s.kind == Source::Kind::captured) add(s.storage.expired() ? nullptr : s.identity);
+  for (size_t i : slots_) {
+    const auto& s = r_.slots[i];
+    if (s.variable.argument || s.start == GradientSlot::Start::any) continue;
+    const at::Tensor* g = alive(s.variable.identity) ? &s.variable.identity->grad() : nullptr;
+    add(g && is_tpu(*g) ? &storage_of(*g) : nullptr);
+  }
+  for (const auto& t : stacks) {
+    if (is_tpu(t))
+      add(&storage_of(t));
+    else if (t.defined())
+      out.data.push_back({0, 0, version_of(*t.unsafeGetTensorImpl())});
+  }
+  for (const auto& d : r_.draws) out.generators.push_back({next_draw(d.generator), settings_of(d.generator)});
+  for (const auto& s : r_.sources) {
+    if (s.kind != Source::Kind::host || s.host.argument) continue;
+    const at::Tensor from = s.host.get({});
+    out.host.push_back(from.defined() ? host_elements(from, s.sizes, s.dtype).clone() : from);
+  }
+  out.holds = holds_captured();
+  return out;
+}
+
+std::string_view changes(const Taken& before, const Taken& now) {
+  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.defined() == b.defined() &&
+           (!a.defined() || a.nbytes() == 0 ||
+            std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
+  };
+  if (before.data != now.data) return "a tensor or a gradient that it takes holds something else";
+  if (before.holds != now.holds) return "a tensor that it captures is gone, or is another";
+  if (before.generators != now.generators) return "a random number generator was set or drawn from";
+  if (!std::ranges::equal(before.host, now.host, same)) return "a tensor of the host holds something else";
+  return {};
+}
+
+bool Replay::enter_round(const std::vector<at::Tensor>& stacks, int64_t round, const Enter& enter,
+                         const Taken& began) {
+  const bool same = [&] {
+    const exec::Unlocked others_may;  // it runs the user's code, which may wait for threads
+    return enter(round);
+  }();
+  changed_ = changes(began, taken(stacks));
+  why_not_ = !changed_.empty() ? changed_
+             : same            ? surroundings()
+                               : "what happens before a step changed how it is called";
+  return why_not_.empty();
+}
+
 bool Replay::bind_rounds(const std::vector<at::Tensor>& stacks, const Enter& enter) {
   Window& w = *window_;
   bool rows = false;
   for (const auto& f : r_.fed) rows |= !f.ask && f.host.argument.has_value();
   std::vector<lower::NumberPack> all;
   std::vector<at::Tensor> row(stacks.size());
+  const Taken began = enter ? taken(stacks) : Taken();
   for (int64_t r = 0; r < w.loop.rounds; ++r) {
-    if (enter) {
-      why_not_ = enter(r) ? surroundings() : "what happens before a step changed how it is called";
-      if (!why_not_.empty()) return false;
-    }
+    if (enter && r != 0 && !enter_round(stacks, r, enter, began)) return false;
     for (size_t i = 0; rows && i < stacks.size(); ++i)
       if (stacks[i].defined() && stacks[i].device().is_cpu()) row[i] = stacks[i].select(0, r);
     if (!bind_numbers(row, r)) {
       why_not_ = "a number of an optimizer or of the host is another";
       return false;
     }
+    if (enter) rounds_.push_back({numbers_, drawn_});
     auto packs = lower::number_packs(numbers_, r_.compiled->shared);
     if (r == 0) {
       all = std::move(packs);
@@ -286,6 +357,9 @@ std::optional<std::vector<at::Tensor>> Replay::run_many(const std::vector<at::Te
                                                         const Enter& enter) {
   exec::Lock lock(exec::mutex());
   (void)exec::client();  // throws in a forked process
+  rounds_.clear();
+  changed_ = {};
+  forget_call();
   why_not_ = cannot_loop();
   for (size_t i = 0; why_not_.empty() && i < stacks.size(); ++i)
     if (stacks[i].defined() && !r_.argument_varies[i])
@@ -305,12 +379,31 @@ std::optional<std::vector<at::Tensor>> Replay::run_many(const std::vector<at::Te
   window_ = &w;
   std::swap(other_targets_, w.other_targets);
   if (!bind_computed(stacks) || !bind_rounds(stacks, enter)) return std::nullopt;
+  // The mutex was let go meanwhile: nothing that was bound before may be used.
+  if (enter && !bind_computed(stacks)) {
+    changed_ = why_not_;
+    return std::nullopt;
+  }
   if (!execute_window()) {
     why_not_ = "there is too little memory for so many steps at once";
     return std::nullopt;
   }
   commit(stacks, rounds);
+  rounds_.clear();
   return rows_of_results();
+}
+
+std::optional<std::vector<at::Tensor>> Replay::run_round(const std::vector<at::Tensor>& arguments,
+                                                         size_t round) {
+  const exec::Lock lock(exec::mutex());
+  struct Once {
+    Replay& r;
+    ~Once() { r.round_ = nullptr; }
+  } once{*this};
+  for (const auto& o : r_.options)
+    if (o.gone()) return std::nullopt;
+  round_ = &rounds_.at(round);
+  return run(arguments);
 }
 
 }  // namespace tpubridge::step
