@@ -115,7 +115,8 @@ TEST(Entry, MemoryIsTakenAsFarAsThereIsContent) {
 
 TEST(Entry, LargeOnesComeBack) {
   std::string all;
-  for (int i = 0; i < 300; ++i) all += noise(static_cast<uint64_t>(i), 1 << 9) + std::string(size_t{1} << 14, 'a');
+  for (int i = 0; i < 300; ++i)
+    all += noise(static_cast<uint64_t>(i), 1 << 9) + std::string(size_t{1} << 14, 'a');
   EXPECT_EQ(decode(whole(info_of(7), all), "entry").executable, all);
 }
 
