@@ -9,8 +9,8 @@ namespace tpubridge::tools {
 
 void add_bench(CLI::App& root, Invocation& call) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* app =
-      root.add_subcommand("bench", "Measure the backend API beside the reference's figures and our aims");
+  CLI::App* app = root.add_subcommand(
+      "bench", "Measure the backend API, beside reported figures of the Python API and our aims");
   add_bench_options(*app, *options);
   app->callback([options, &call] {
     call.json = options->json;

@@ -1,11 +1,14 @@
 #include "tools/interrupt.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
 
 namespace tpubridge::tools {
@@ -14,33 +17,55 @@ namespace {
 std::atomic<const char*> phase{"working"};
 std::atomic<bool> as_json{false};
 std::atomic<int> held{0}, pending{0};  // pending: the signal that came
-std::atomic<bool> came{false};
+std::atomic<bool> came{false}, leaving{false}, telling{false};
+
+constexpr int kToSay = 2000;     // milliseconds, where the reader of a pipe sleeps
+constexpr unsigned kToTell = 3;  // seconds
 
 // Only what a signal handler may call.
 void say(int to, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t n = ::write(to, text.data(), text.size());
+    pollfd room{to, POLLOUT, 0};
+    if (::poll(&room, 1, kToSay) <= 0) return;
+    const ssize_t n = ::write(to, text.data(), text.size());  // less than a page: it does not wait
     if (n <= 0) return;
     text.remove_prefix(static_cast<size_t>(n));
   }
 }
 
-[[noreturn]] void leave(int signal) {
+struct Words {
+  std::array<char, 512> text;
+  size_t size = 0;
+  void add(std::string_view more) {
+    more = more.substr(0, text.size() - size);
+    std::memcpy(text.data() + size, more.data(), more.size());
+    size += more.size();
+  }
+};
+
+// Returns where another thread is doing it.
+void leave(int signal) {
+  if (leaving.exchange(true)) return;
   const bool json = as_json.load();
-  const int to = json ? STDOUT_FILENO : STDERR_FILENO;
-  say(to, json ? R"({"error":{"error_type":"Interrupted","message":"interrupted by )"
-               : "\nerror: interrupted by ");
-  say(to, signal == SIGINT ? "Ctrl-C" : "SIGTERM");
-  say(to, " while ");
-  say(to, phase.load());
-  say(to, json ? "\",\"details\":{}}}\n" : "\n");
+  Words words;
+  words.add(json ? R"({"error":{"error_type":"Interrupted","message":"interrupted by )"
+                 : "\nerror: interrupted by ");
+  words.add(signal == SIGINT ? "Ctrl-C" : "SIGTERM");
+  words.add(" while ");
+  words.add(phase.load());
+  words.add(json ? "\",\"details\":{}}}\n" : "\n");
+  say(json ? STDOUT_FILENO : STDERR_FILENO, {words.text.data(), words.size});
   _exit(128 + signal);
 }
 
+// Whoever lets the last hold go looks for `pending` afterwards, so either he sees it or it is seen here.
 void on_signal(int signal) {
-  if (held.load() == 0) leave(signal);
   pending = signal;
   came = true;
+  if (telling.load())
+    ::alarm(kToTell);
+  else if (held.load() == 0)
+    leave(signal);
 }
 
 sigset_t interrupts() {
@@ -87,8 +112,20 @@ NoInterrupts::NoInterrupts(const Path& target) {
 
 const std::atomic<bool>* NoInterrupts::requested() { return &came; }
 
+int NoInterrupts::signal() { return pending; }
+
+void NoInterrupts::only_tell() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { _exit(128 + pending.load()); };
+  sigaction(SIGALRM, &action, nullptr);
+  telling = true;
+  if (pending.load() != 0) ::alarm(kToTell);
+}
+
 NoInterrupts::~NoInterrupts() {
-  if (holds_ && --held == 0 && pending.load() != 0) leave(pending.load());
+  if (!holds_ || --held != 0 || pending.load() == 0 || telling.load()) return;
+  leave(pending.load());
+  for (;;) ::pause();  // another thread is ending the process
 }
 
 }  // namespace tpubridge::tools

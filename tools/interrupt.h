@@ -30,6 +30,10 @@ class NoInterrupts {
   NoInterrupts(const NoInterrupts&) = delete;
   NoInterrupts& operator=(const NoInterrupts&) = delete;
   [[nodiscard]] static const std::atomic<bool>* requested();  // whether one came
+  [[nodiscard]] static int signal();                          // the last that came, or 0
+  // For a command whose work is done, and which says itself that one came: signals no longer end it with a
+  // message. They give it three seconds to write its last words; a reader may sleep for ever.
+  static void only_tell();
 
  private:
   bool holds_ = true;

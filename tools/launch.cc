@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -61,13 +62,18 @@ int run(const LaunchOptions& o, bool json) {
     const auto ended = launch(what);
     attempts.push_back(to_json(ended));
     const auto first = std::ranges::find(ended, true, &Ended::first);
-    const bool cancelled = what.cancel->load();
     code = first == ended.end() ? kOk : first->signal ? 128 + first->signal : first->code;
-    if (cancelled) code = 143;
-    if (code == kOk || cancelled) break;
+    if (code == kOk || what.cancel->load()) break;
     const bool again = attempt < o.restarts;
     fmt::print(stderr, "{} rank {} {}{}\n", paint("launch:", Colour::yellow, stderr), first->rank,
                how(*first), again ? fmt::format("; starting again ({} of {})", attempt + 1, o.restarts) : "");
+  }
+  NoInterrupts::only_tell();
+  if (const int signal = NoInterrupts::signal(); signal != 0) {
+    code = 128 + signal;
+    if (!json)
+      fmt::print(stderr, "{} interrupted by {}\n", paint("launch:", Colour::yellow, stderr),
+                 signal == SIGINT ? "Ctrl-C" : "SIGTERM");
   }
   if (json) print_json({{"ok", code == kOk}, {"attempts", attempts}});
   return code;

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/fd.h"
@@ -25,15 +27,46 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr milliseconds kGlance{50}, kBeforeKill{10'000};
 
+// Where lines go. A reader that is slow is waited for; once the job is told to end, not much longer.
+class Sink {
+ public:
+  Sink(std::FILE* to, const std::atomic<bool>* cancel) : to_(to), cancel_(cancel) {}
+  void write(std::string_view text) {
+    while (!text.empty() && !stuck_) {
+      pollfd room{::fileno(to_), POLLOUT, 0};
+      if (::poll(&room, 1, static_cast<int>((cancel_ && *cancel_ ? kSlow : kGlance).count())) <= 0) {
+        stuck_ = cancel_ && *cancel_ && ::poll(&room, 1, static_cast<int>(kSlow.count())) == 0;
+        continue;
+      }
+      // A pipe that has room takes so much without waiting.
+      const ssize_t n = ::write(room.fd, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
+      if (n < 0 && errno != EINTR && errno != EAGAIN) return give_up(text);
+      if (n > 0) text.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+
+ private:
+  static constexpr milliseconds kSlow{500};
+  // By the stream, whose error the command tells at its end.
+  void give_up(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), to_);
+    std::fflush(to_);
+  }
+  std::FILE* to_;
+  const std::atomic<bool>* cancel_;
+  bool stuck_ = false;
+};
+
 // What a process writes, in whole lines.
 class Lines {
  public:
-  Lines(Fd fd, std::string prefix, std::FILE* to) : fd_(std::move(fd)), prefix_(std::move(prefix)), to_(to) {}
+  Lines(Fd fd, std::string prefix, Sink& to) : fd_(std::move(fd)), prefix_(std::move(prefix)), to_(&to) {}
   [[nodiscard]] int fd() const { return fd_.get(); }  // -1 after the end
 
-  void drain() {
+  // All that is there, or so many reads of it: who never stops writing must not keep us from the others.
+  void drain(int most = INT_MAX) {
     std::array<char, 1 << 14> chunk;
-    while (fd_) {
+    for (; fd_ && most > 0; --most) {
       const ssize_t n = ::read(fd_.get(), chunk.data(), chunk.size());
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return;
@@ -45,24 +78,19 @@ class Lines {
         pending_.erase(0, end + 1);
       }
       if (pending_.size() > kLongest) write(std::exchange(pending_, {}) + "\n");
-      std::fflush(to_);
     }
   }
   void close() {
     if (!pending_.empty()) write(std::exchange(pending_, {}) + "\n");
-    std::fflush(to_);
     fd_.reset();
   }
 
  private:
   static constexpr size_t kLongest = 1 << 16;
-  void write(const std::string& line) {
-    const std::string whole = prefix_ + line;
-    std::fwrite(whole.data(), 1, whole.size(), to_);
-  }
+  void write(const std::string& line) { to_->write(prefix_ + line); }
   Fd fd_;
   std::string prefix_, pending_;
-  std::FILE* to_;
+  Sink* to_;
 };
 
 struct Process {
@@ -96,7 +124,7 @@ int free_port() {
   return ntohs(any.sin_port);
 }
 
-Process start(const Launch& what, int rank, int port) {
+Process start(const Launch& what, int rank, int port, Sink& to_out, Sink& to_err) {
   Ends out = make_pipe(what.argv[0]), err = make_pipe(what.argv[0]), told = make_pipe(what.argv[0]);
   std::vector<char*> argv;
   std::vector<std::string> words = what.argv;
@@ -139,8 +167,8 @@ Process start(const Launch& what, int rank, int port) {
   p.begin = Clock::now();
   p.end.rank = rank;
   const std::string prefix = what.prefix ? "[" + std::to_string(rank) + "] " : "";
-  p.streams.emplace_back(std::move(out.read), prefix, what.to_stderr ? stderr : stdout);
-  p.streams.emplace_back(std::move(err.read), prefix, stderr);
+  p.streams.emplace_back(std::move(out.read), prefix, what.to_stderr ? to_err : to_out);
+  p.streams.emplace_back(std::move(err.read), prefix, to_err);
   return p;
 }
 
@@ -159,7 +187,7 @@ void read_some(std::vector<Process>& all) {
       if (s.fd() >= 0) polls.push_back({s.fd(), POLLIN, 0});
   ::poll(polls.data(), polls.size(), static_cast<int>(kGlance.count()));
   for (Process& p : all)
-    for (Lines& s : p.streams) s.drain();
+    for (Lines& s : p.streams) s.drain(16);
 }
 
 // Whether one ended that should not have.
@@ -183,9 +211,11 @@ bool reap(std::vector<Process>& all, bool known) {
 
 std::vector<Ended> launch(const Launch& what) {
   const int port = what.port != 0 ? what.port : free_port();
+  Sink to_out(stdout, what.cancel), to_err(stderr, what.cancel);
+  std::fflush(stdout);
   std::vector<Process> all;
   try {
-    for (int r = 0; r < what.processes; ++r) all.push_back(start(what, r, port));
+    for (int r = 0; r < what.processes; ++r) all.push_back(start(what, r, port, to_out, to_err));
   } catch (...) {
     signal_all(all, SIGKILL);
     for (Process& p : all) ::waitpid(p.pid, nullptr, 0);

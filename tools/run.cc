@@ -22,6 +22,7 @@
 #include "tools/session.h"
 #include "tools/untrusted.h"
 #include "tpubridge/base/hash.h"
+#include "tpubridge/base/limits.h"
 #include "tpubridge/base/tensor_file.h"
 #include "tpubridge/base/torch_file.h"
 #include "tpubridge/cache/programs.h"

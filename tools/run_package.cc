@@ -14,6 +14,7 @@
 #include "tools/run_target.h"
 #include "tools/session.h"
 #include "tools/untrusted.h"
+#include "tpubridge/base/limits.h"
 #include "tpubridge/base/tensor_file.h"
 #include "tpubridge/package/runner.h"
 #include "tpubridge/plugin/discovery.h"

@@ -1,9 +1,6 @@
 #include "tools/untrusted.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -21,6 +18,7 @@
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/private_files.h"
 #include "tpubridge/base/subprocess.h"
+#include "tpubridge/base/text.h"
 #include "tpubridge/cache/disk.h"
 #include "tpubridge/cache/key.h"
 #include "tpubridge/capi/opcodes.h"
@@ -112,8 +110,10 @@ Check check_in_child(const Suspect& program, const std::string& plugin,
   if (outcome.end == Outcome::End::cancelled) return {kInterrupted};
   if (outcome.end != Outcome::End::exited) refuse(program, outcome);
   if (outcome.code != kOk) {
-    std::fwrite(outcome.err.data(), 1, outcome.err.size(), stderr);
-    std::fwrite(outcome.out.data(), 1, outcome.out.size(), stdout);
+    // A compiler repeats what stands in the file.
+    const std::string err = printable(outcome.err), out = printable(outcome.out);
+    std::fwrite(err.data(), 1, err.size(), stderr);
+    std::fwrite(out.data(), 1, out.size(), stdout);
     return {outcome.code};
   }
   const auto start = outcome.out.rfind("\n{") == std::string::npos ? 0 : outcome.out.rfind("\n{") + 1;
@@ -125,19 +125,6 @@ Check check_in_child(const Suspect& program, const std::string& plugin,
   Check out;
   if (const auto& seconds = said["compile_s"]; seconds.is_number()) out.compile_s = seconds.get<double>();
   return out;
-}
-
-void limit_this_process([[maybe_unused]] uint64_t mapped) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // not left alone where the parent is killed
-  const rlimit no_core{0, 0};
-  ::setrlimit(RLIMIT_CORE, &no_core);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve more than there is
-  rlimit data{};
-  const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || size <= 0 || ::getrlimit(RLIMIT_DATA, &data) != 0) return;
-  data.rlim_cur = std::min(data.rlim_cur, static_cast<rlim_t>(pages) * static_cast<rlim_t>(size) + mapped);
-  ::setrlimit(RLIMIT_DATA, &data);
-#endif
 }
 
 void confine_files() {

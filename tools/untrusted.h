@@ -35,9 +35,8 @@ void refuse_waiting(const Path& path, const pjrt::LoadedExecutable& compiled);
 [[nodiscard]] Check check_in_child(const Suspect& suspect, const std::string& plugin,
                                    const std::vector<std::string>& options, bool json);
 
-// The child's part: limits for this process, before the compiler sees anything. `mapped`: bytes of files that
-// are read in place, and count as memory.
-void limit_this_process(uint64_t mapped = 0);
+// The child's part, after limit_this_process() (base/limits.h) and before the compiler sees anything.
+//
 // For the CPU plugin's compiler, which needs nothing but files to read: before the plugin is loaded nothing
 // is written outside of the cache any more, afterwards there is no network, no other program, no other
 // process.

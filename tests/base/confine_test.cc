@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +54,9 @@ TEST(Confine, WhatNoCompilerNeedsIsTheEnd) {
       {"execve", [] { execl("/bin/true", "true", nullptr); }},
       {"ptrace", [] { ptrace(PTRACE_TRACEME, 0, nullptr, nullptr); }},
       {"kill", [] { kill(getppid(), 0); }},
-      {"kill", [] { kill(-1, 0); }}};
+      {"kill", [] { kill(-1, 0); }},
+      {"truncate", [] { (void)!truncate("/dev/null", 0); }},
+      {"openat", [] { (void)open("/dev/null", O_RDONLY | O_TRUNC | O_CLOEXEC); }}};
   for (const auto& [name, call] : calls) {
     const ConfinedEnd end = in_confined_child([&] {
       if (!forbid_system_calls()) return kNotHere;
@@ -89,11 +92,22 @@ TEST(Confine, TheRestGoesOn) {
     std::thread([] {}).join();
     if (kill(getpid(), 0) != 0) return 1;
     if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0 || errno != EACCES) return 2;
-    return open("/proc/self/status", O_RDONLY | O_CLOEXEC) < 0 ? 3 : 0;
+    if (open("/dev/null", O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC, 0600) < 0) return 3;
+    if (syscall(SYS_openat2, AT_FDCWD, "/", nullptr, 0) >= 0 || errno != ENOSYS) return 4;
+    return open("/proc/self/status", O_RDONLY | O_CLOEXEC) < 0 ? 5 : 0;
   });
   if (end.code() == kNotHere) GTEST_SKIP() << "no seccomp here";
   EXPECT_EQ(end.code(), 0) << end.err;
   EXPECT_EQ(refused_call("nothing of that\n"), "");
+}
+
+// Landlock's third version.
+bool knows_truncation() {
+#ifdef SYS_landlock_create_ruleset
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, 1) >= 3;
+#else
+  return false;
+#endif
 }
 
 TEST(Confine, FilesAreWrittenInTheirFoldersAlone) {
@@ -110,11 +124,19 @@ TEST(Confine, FilesAreWrittenInTheirFoldersAlone) {
     if (unlink((other.path() / "old").c_str()) == 0) return 3;
     if (read_file(other.path() / "old") != "old") return 4;
     write_file(mine.path() / "a", "mine");
+    if (knows_truncation()) {
+      if (truncate((other.path() / "old").c_str(), 0) == 0) return 6;
+      if (!refused(other.path() / "old", O_RDONLY | O_TRUNC)) return 7;
+    }
+    if (truncate((mine.path() / "a").c_str(), 4) != 0) return 8;
+    if (open((mine.path() / "a").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600) < 0) return 9;
+    if (open("/dev/null", O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC, 0600) < 0) return 10;
     return open("/dev/null", O_WRONLY | O_CLOEXEC) < 0 ? 5 : 0;
   });
   if (end.code() == kNotHere) GTEST_SKIP() << "no Landlock here";
   EXPECT_EQ(end.code(), 0);
   EXPECT_EQ(read_file(mine.path() / "a"), "mine");
+  EXPECT_EQ(read_file(other.path() / "old"), "old");
 }
 
 }  // namespace

@@ -95,6 +95,22 @@ TEST(TorchFile, PicklesThatMakeNoSense) {
   EXPECT_THAT(refused(with_pickle(laughs + ".")), HasSubstr("too deep"));
 }
 
+// Every item of a list has the key above it in its name.
+TEST(TorchFile, NamesWithoutEndAreRefused) {
+  using namespace std::string_literals;
+  const auto lists_below = [](const std::string& key, size_t items, const std::string& item) {
+    std::string size;
+    for (int i = 0; i < 4; ++i) size += static_cast<char>(key.size() >> (8 * i));
+    std::string pickle = "\x80\x02}X"s + size + key + "](";
+    for (size_t i = 0; i < items; ++i) pickle += item;
+    return pickle + "es.";
+  };
+  const std::string key(size_t{1} << 20, 'k');
+  EXPECT_THAT(refused(with_pickle(lists_below(key, 1000, "]"))), HasSubstr("the names in it are too long"));
+  EXPECT_EQ(refused(with_pickle(lists_below(key, 1000, "K\7"))), "") << "numbers are no tensors";
+  EXPECT_EQ(refused(with_pickle(lists_below("key", 1000, "]"))), "");
+}
+
 TEST(TorchFile, WhatIsNoArchiveOfTorch) {
   const TempFolder folder;
   write_file(folder.path() / "old.pt", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.");

@@ -1,7 +1,12 @@
 // The file of one entry: what comes back, and that nothing damaged ever does.
 #include "tpubridge/cache/entry.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/cache/make.h"
+#include "tpubridge/cache/bytes.h"
 #include "tpubridge/cache/key.h"
 
 namespace tpubridge::cache {
@@ -72,6 +77,47 @@ TEST(Entry, RandomDamageIsRefused) {
     }
   }
   for (int i = 0; i < 200; ++i) EXPECT_EQ(refusal(noise(random(), random() % 300)), Code::data_loss);
+}
+
+// An entry of `payload` that claims to be `raw` bytes; its checksums hold.
+std::string claiming(uint64_t raw, const std::string& payload) {
+  const std::string sound = encode(info_of(7), "").head, description = sound.substr(56);
+  const Hash128 hash = hash128(payload);
+  std::string head = sound.substr(0, 16);
+  for (const uint64_t v : {uint64_t{payload.size()}, raw, hash.high, hash.low}) put64(head, v);
+  put64(head, hash64(head + description));
+  return head + description + payload;
+}
+
+TEST(Entry, MemoryIsTakenAsFarAsThereIsContent) {
+  constexpr uint64_t kClaimed = uint64_t{1} << 30;
+  std::string frame("\x28\xb5\x2f\xfd\xc0\x50", 6);  // zstd's: eight bytes of size, a window of a MiB
+  put64(frame, kClaimed);
+  for (int block = 0; block < 9; ++block) {  // as they are, 128 KiB each, and no last one
+    for (const int byte : {0, 0, 16}) frame += static_cast<char>(byte);
+    frame += noise(1, size_t{1} << 17);
+  }
+  const std::string bytes = claiming(kClaimed, frame);
+  const pid_t child = fork();
+  if (child == 0) {
+    rusage before{}, after{};
+    getrusage(RUSAGE_SELF, &before);
+    const Code code = refusal(bytes);
+    getrusage(RUSAGE_SELF, &after);
+    _exit(code != Code::data_loss ? 1 : after.ru_maxrss - before.ru_maxrss > 100'000 ? 2 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "2: it took what was claimed";
+  EXPECT_EQ(refusal(claiming(100, encode(info_of(7), std::string(99, 'x')).payload)), Code::data_loss);
+}
+
+TEST(Entry, LargeOnesComeBack) {
+  std::string all;
+  for (int i = 0; i < 300; ++i)
+    all += noise(static_cast<uint64_t>(i), 1 << 9) + std::string(size_t{1} << 14, 'a');
+  EXPECT_EQ(decode(whole(info_of(7), all), "entry").executable, all);
 }
 
 TEST(Entry, AnotherVersionIsToldFromDamage) {

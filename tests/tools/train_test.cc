@@ -1,5 +1,8 @@
 // `tpubridge train`: a loss that falls, checkpoints, resuming, and what cannot be trained.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -49,6 +52,24 @@ TEST(Train, ATableOfClasses) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.json()["epoch"], 20);
   EXPECT_LT(ran.json()["loss"], 0.2);
+}
+
+TEST(Train, AReaderOfTheMetricsThatGoesAwayEndsNothing) {
+  if (!can_train()) GTEST_SKIP() << "built without torch";
+  const File text("text.txt", kText);
+  const TempFolder folder;
+  const Path pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int end = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  std::jthread reader([&](const std::stop_token& stop) {
+    char chunk[64];
+    while (!stop.stop_requested() && read(end, chunk, sizeof chunk) <= 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    close(end);
+  });
+  const auto ran = tpubridge(gpt(text.str(), {"--steps", "40", "--log-every", "1", "--metrics", pipe}));
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_EQ(ran.json()["step"], 40);
 }
 
 TEST(Train, SigtermLeavesACheckpointThatResumes) {

@@ -72,6 +72,26 @@ TEST(CheckpointStore, KeepsTheLastOnesAndFindsTheNewest) {
   expect_is(read_checkpoint(store.path_of(10)), 10);
 }
 
+TEST(CheckpointStore, WhereTheCurrentFolderIsGoneItSaysSo) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const Path gone = TempFolder().path();
+    fs::create_directory(gone);
+    if (chdir(gone.c_str()) != 0 || rmdir(gone.c_str()) != 0) _exit(1);
+    try {
+      const CheckpointStore store("run");
+    } catch (const FileError& e) {
+      _exit(std::string(e.what()).find("current folder") == std::string::npos ? 2 : 0);
+    } catch (const std::exception&) {
+      _exit(3);
+    }
+    _exit(4);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(CheckpointStore, KeepZeroKeepsAllAndTheSameStepIsReplaced) {
   const TempFolder folder;
   CheckpointStore store(folder.path(), {.keep = 0, .asynchronous = false});

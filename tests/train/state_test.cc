@@ -216,6 +216,15 @@ TEST(State, AnotherOptimizerIsRefused) {
   bad = data;
   bad.numbers["optimizer"]["group0.lr"] = "fast";
   EXPECT_THAT(thrown([&] { restore({&net, &adam}, bad, "/c"); }).what(), HasSubstr("is no number"));
+  for (const nlohmann::json& step : {nlohmann::json(-5), nlohmann::json(std::numeric_limits<int64_t>::max()),
+                                     nlohmann::json(std::numeric_limits<uint64_t>::max())}) {
+    bad = data;
+    bad.numbers["optimizer"]["param0.step"] = step;
+    EXPECT_THAT(thrown([&] {
+                  restore({&net, &adam}, bad, "/c");
+                }).what(),
+                HasSubstr("is no number of steps"));
+  }
   bad.numbers.erase("optimizer");
   EXPECT_THROW(restore({&net, &adam}, bad, "/c"), TPUCheckpointError);
 }

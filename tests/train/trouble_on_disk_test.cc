@@ -128,6 +128,24 @@ TEST_F(Resume, ForgedNumbersAreRefused) {
   forged("parts", 0);
 }
 
+TEST_F(Resume, ACopyUnderAnotherNameIsRefused) {
+  const CheckpointStore store(folder.path());
+  fs::copy(store.path_of(2), store.path_of(900), fs::copy_options::recursive);
+  {
+    Attempt run(options);
+    const auto e = refusal(run);
+    EXPECT_EQ(e.code(), Code::invalid_argument);
+    EXPECT_THAT(e.what(), HasSubstr("its name says step 900, but it is of step 2"));
+    EXPECT_THAT(e.hint(), HasSubstr("move it out of the folder"));
+    EXPECT_EQ(run.trainer.step(), 0);
+    EXPECT_EQ(run.model->w[0].item<float>(), 0.5f) << "nothing was loaded";
+  }
+  fs::remove_all(store.path_of(900));
+  Attempt run(options);
+  EXPECT_TRUE(run.trainer.resume());
+  EXPECT_EQ(run.trainer.step(), 4);
+}
+
 TEST_F(Resume, TheSecondTrainerIsToldAtItsStart) {
   Attempt first(options), second(options), third(options);
   EXPECT_TRUE(first.trainer.resume());

@@ -13,6 +13,7 @@
 #include "tools/hand_over.h"
 #include "tools/version.h"
 #include "tpubridge/aot/generations.h"
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/env.h"
 #include "tpubridge/base/subprocess.h"
 #include "tpubridge/base/text.h"
@@ -189,7 +190,7 @@ class Planning {
     const TempFolder folder("tpubridge-fit");
     const Path question = folder.path() / "request.json", answer = folder.path() / "answer.json";
     PlanOptions o = options_.plan;
-    o.model = std::filesystem::absolute(o.model).string();
+    o.model = absolute_path(o.model).string();
     o.batches = batches;
     std::erase(o.batches, kNoBatch);
     o.in_range = in_range;

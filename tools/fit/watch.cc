@@ -5,18 +5,25 @@
 #include <chrono>
 #include <cstdio>
 
+#include "tpubridge/base/signal_request.h"
+
 namespace tpubridge::tools {
 namespace {
 
 std::atomic<bool> fit_cancelled{false};
-std::atomic<int> fit_signal{0};
+SignalRequest fit_asked;
+
+void ask_fit(int signal) {
+  if (fit_asked.again(signal)) return SignalRequest::give_up(signal);
+  fit_cancelled = true;
+}
 
 }  // namespace
 
 CancelOnInterrupt::CancelOnInterrupt() {
   struct sigaction action {};
-  action.sa_handler = [](int signal) { fit_signal = signal, fit_cancelled = true; };
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  action.sa_handler = ask_fit;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, &old_int_);
   if (old_int_.sa_handler == SIG_IGN) sigaction(SIGINT, &old_int_, nullptr);  // a shell's background job
   sigaction(SIGTERM, &action, &old_term_);
@@ -26,7 +33,7 @@ CancelOnInterrupt::~CancelOnInterrupt() {
   sigaction(SIGTERM, &old_term_, nullptr);
 }
 const std::atomic<bool>& CancelOnInterrupt::cancelled() { return fit_cancelled; }
-int CancelOnInterrupt::signal() { return fit_signal; }
+int CancelOnInterrupt::signal() { return fit_asked.signal(); }
 
 Progress::Progress(size_t total, bool shown) : total_(total) {
   if (shown) ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });

@@ -13,7 +13,8 @@
 
 namespace tpubridge::tools {
 
-// While it lives, Ctrl-C and SIGTERM end the children in good order; the second one ends the process.
+// While it lives, Ctrl-C and SIGTERM end the children in good order; one more, a second
+// or more later, ends the process.
 class CancelOnInterrupt {
  public:
   CancelOnInterrupt();

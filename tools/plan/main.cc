@@ -1,13 +1,11 @@
 // tpubridge-plan REQUEST.json ANSWER.json: a model's programs for `tpubridge fit`, which starts it. What goes
 // wrong is in the answer. Programs are written beside it.
-#include <sys/prctl.h>
-
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tools/plan/plan.h"
 #include "tpubridge/base/errors.h"
+#include "tpubridge/base/limits.h"
 
 namespace {
 
@@ -37,7 +35,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: tpubridge-plan REQUEST.json ANSWER.json\n(started by `tpubridge fit`)\n", stderr);
     return 64;
   }
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
+  limit_this_process();
   try {
     const Path to = argv[2];
     const auto said = answer(argv[1], to.parent_path());

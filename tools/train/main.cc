@@ -1,4 +1,5 @@
 // The program tpubridge-train: what `tpubridge train` runs. No torch here; its headers and fmt do not agree.
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tools/interrupt.h"
@@ -10,8 +11,7 @@ namespace {
 
 int train(const TrainOptions& options) {
   const TrainReport report = train_model(options);
-  static const auto* const told = new NoInterrupts;  // it is done: what comes now changes nothing
-  (void)told;
+  NoInterrupts::only_tell();  // it is done: what comes now changes nothing
   if (options.json) print_json(report.json);
   return report.signal == 0 ? kOk : 128 + report.signal;
 }
@@ -21,6 +21,7 @@ int train(const TrainOptions& options) {
 
 int main(int argc, char** argv) {
   using namespace tpubridge::tools;
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of --metrics or of the progress that goes away ends no training
   return run_program(argc, argv, "Trains a model on the device.", "tpubridge train", add_train_options,
                      train);
 }

@@ -79,20 +79,33 @@ class StateDict {
   }
   [[nodiscard]] const Node& node(Index i) const { return pickle_.at(i); }
 
-  void walk(Index index, const std::string& name, int depth) {
+  static bool holds_others(Kind kind) {
+    return kind == Kind::list || kind == Kind::tuple || kind == Kind::dict || kind == Kind::call;
+  }
+
+  void count(int depth) {
     if (depth > kMostLevels || ++walked_ > kMostWalked)
       fail("dicts and lists stand too deep, or in themselves");
+  }
+
+  void walk(Index index, const std::string& name, int depth) {
+    count(depth);
     const Node& n = node(index);
-    const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+    const auto below = [&](Index item, const std::string& key) {
+      if (!holds_others(node(item).kind)) return count(depth);
+      // Items without end can stand below one key that is as long as the file.
+      named_ += name.size() + key.size();
+      if (named_ > kMostCopied + 4 * file_bytes_) fail("the names in it are too long");
+      walk(item, name.empty() ? key : name + "." + key, depth + 1);
+    };
     if (n.kind == Kind::call) return tensor(index, name);
     if (n.kind == Kind::list || n.kind == Kind::tuple)
-      for (size_t i = 0; i < n.items.size(); ++i) walk(n.items[i], below(std::to_string(i)), depth + 1);
+      for (size_t i = 0; i < n.items.size(); ++i) below(n.items[i], std::to_string(i));
     if (n.kind == Kind::dict)
       for (size_t i = 0; i + 1 < n.items.size(); i += 2) {
         const Node& key = node(n.items[i]);
         if (key.kind != Kind::text && key.kind != Kind::integer) fail("a key of a dict is no text");
-        walk(n.items[i + 1], below(key.kind == Kind::text ? key.text : std::to_string(key.integer)),
-             depth + 1);
+        below(n.items[i + 1], key.kind == Kind::text ? key.text : std::to_string(key.integer));
       }
   }
 
@@ -198,7 +211,7 @@ class StateDict {
   TensorFile out_;
   std::set<std::string> names_, checked_;
   size_t walked_ = 0;
-  uint64_t copied_ = 0, file_bytes_;
+  uint64_t copied_ = 0, named_ = 0, file_bytes_;
 };
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -84,20 +86,35 @@ EntryInfo parse_description(std::string_view bytes, const Head& head, const Path
   }
 }
 
+// Not at once to what it claims: memory is taken as far as there is something to put there.
+void grow(std::string& out, size_t size, size_t payload, const Path& name) {
+  try {
+    out.resize(std::min(size, std::max({2 * out.size(), 8 * payload, size_t{1} << 16})));
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    throw file_error("read", name, ENOMEM);
+  }
+}
+
 std::string decompress(std::string_view payload, size_t size, const Path& name) {
   if (ZSTD_getFrameContentSize(payload.data(), payload.size()) != size)
     corrupt(name, "its size is not what its head says");
   if (is_too_dense(payload.size(), size)) corrupt(name, "it claims to be a thousand times as large as it is");
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> stream(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  if (!stream) throw file_error("read", name, ENOMEM);
+  ZSTD_inBuffer in{payload.data(), payload.size(), 0};
   std::string out;
-  try {
-    out.resize(size);
-  } catch (const std::exception&) {  // bad_alloc, length_error
-    throw file_error("read", name, ENOMEM);
+  size_t done = 0;
+  for (size_t left = 1; left != 0;) {
+    if (done == out.size()) grow(out, size, payload.size(), name);
+    const size_t before = in.pos + done;
+    ZSTD_outBuffer to{out.data(), out.size(), done};
+    left = ZSTD_decompressStream(stream.get(), &to, &in);
+    done = to.pos;
+    if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation) throw file_error("read", name, ENOMEM);
+    if (ZSTD_isError(left)) corrupt(name, ZSTD_getErrorName(left));
+    if (left != 0 && in.pos + done == before) corrupt(name, "its size is not what its head says");
   }
-  const size_t n = ZSTD_decompress(out.data(), out.size(), payload.data(), payload.size());
-  if (ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation) throw file_error("read", name, ENOMEM);
-  if (ZSTD_isError(n)) corrupt(name, ZSTD_getErrorName(n));
-  if (n != size) corrupt(name, "its size is not what its head says");
+  if (done != size || in.pos != in.size) corrupt(name, "its size is not what its head says");
   return out;
 }
 

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <random>
 #include <system_error>
+#include <vector>
 
 #include "tpubridge/base/absolute.h"
 #include "tpubridge/base/fd.h"
@@ -33,11 +35,31 @@ std::string tensor_sum(const HostTensor& t) {
   return Hasher().add_field(t.shape.str()).add_field(as_text(t.bytes())).digest().hex();
 }
 
+struct FileSum {
+  size_t size = 0;
+  std::string sum;
+};
+
+// By reads: what the disk cannot give is an error then, and of a mapped file it would be SIGBUS.
+FileSum sum_file(const Path& path) {
+  constexpr size_t kChunk = size_t{4} << 20;
+  const OpenFile file = open_to_read(path);
+  std::vector<std::byte> chunk(std::min(kChunk, static_cast<size_t>(file.info.st_size) + 1));
+  Hasher hasher;
+  FileSum out;
+  for (size_t n = chunk.size(); n == chunk.size(); out.size += n) {
+    n = read_at(file.fd, path, chunk, out.size);
+    hasher.add(as_text(std::span(chunk).first(n)));
+  }
+  out.sum = hasher.digest().hex();
+  return out;
+}
+
 json describe_file(const Path& path, const std::vector<HostTensor>& tensors) {
   json sums = json::object();
   for (const HostTensor& t : tensors) sums[t.name] = tensor_sum(t);
-  const MappedFile file(path);
-  return {{"size", file.bytes().size()}, {"xxh128", hash128(file.bytes()).hex()}, {"tensors", sums}};
+  const FileSum file = sum_file(path);
+  return {{"size", file.size}, {"xxh128", file.sum}, {"tensors", sums}};
 }
 
 // The manifest vouches for itself too.
@@ -109,13 +131,7 @@ std::vector<HostTensor> read_verified(const Path& path, const JsonReader& facts)
     if (error) throw file_error("read", path, error.value());
     throw checkpoint_error("load", path, "the file is missing", {{"file", path.filename().string()}});
   }
-  size_t size = 0;
-  std::string sum;
-  {
-    const MappedFile file(path);
-    size = file.bytes().size();
-    sum = hash128(file.bytes()).hex();
-  }
+  const auto [size, sum] = sum_file(path);
   if (const auto want = static_cast<size_t>(facts.integer("size")); size != want)
     throw checkpoint_error(
         "load", path, "it has " + std::to_string(size) + " bytes, the manifest says " + std::to_string(want),

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <system_error>
 
+#include "tpubridge/base/absolute.h"
 #include "tpubridge/base/fd.h"
 #include "tpubridge/base/log.h"
 
@@ -78,7 +79,7 @@ struct CheckpointStore::Claim {
 };
 
 CheckpointStore::CheckpointStore(Path folder, StoreOptions options)
-    : folder_(fs::absolute(folder)), options_(options) {}
+    : folder_(absolute_path(folder)), options_(options) {}
 
 CheckpointStore::~CheckpointStore() {
   try {

@@ -15,31 +15,42 @@ MetricsLog::MetricsLog(const Path& json_lines, const Path& tensorboard) : path_(
 }
 
 void MetricsLog::write(int64_t step, const nlohmann::ordered_json& figures) {
-  try {
-    put(step, figures);
-    if (lost_ > 0) log::warn("metrics.written_again", {{"lost", std::to_string(lost_)}});
-    lost_ = 0;
-  } catch (const FileError& e) {
-    lose(e);
-  }
+  if (lines_) try {
+      put_line(step, figures);
+      of_lines_.none(path_);
+    } catch (const FileError& e) {
+      of_lines_.one(path_, e);
+    }
+  if (events_) try {
+      put_events(step, figures);
+      of_events_.none(events_->path());
+    } catch (const FileError& e) {
+      of_events_.one(events_->path(), e);
+    }
 }
 
-void MetricsLog::lose(const FileError& why) {
+void MetricsLog::Losses::none(const Path& path) {
+  if (lost > 0) log::warn("metrics.written_again", {{"path", path.string()}, {"lost", std::to_string(lost)}});
+  lost = 0;
+}
+
+void MetricsLog::Losses::one(const Path& path, const FileError& why) {
   const auto now = std::chrono::steady_clock::now();
-  if (++lost_ > 1 && now - warned_ < std::chrono::seconds(30)) return;
-  warned_ = now;
-  log::warn("metrics.not_written", {{"cause", why.what()}, {"lost", std::to_string(lost_)}});
+  if (++lost > 1 && now - warned < std::chrono::seconds(30)) return;
+  warned = now;
+  log::warn("metrics.not_written",
+            {{"path", path.string()}, {"cause", why.what()}, {"lost", std::to_string(lost)}});
 }
 
-void MetricsLog::put(int64_t step, const nlohmann::ordered_json& figures) {
-  if (lines_) {
-    nlohmann::ordered_json line{{"step", step}};
-    line.update(figures);
-    // In one write, so that lines of several processes do not mix.
-    append_all(lines_, path_,
-               line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-  }
-  if (!events_) return;
+void MetricsLog::put_line(int64_t step, const nlohmann::ordered_json& figures) {
+  nlohmann::ordered_json line{{"step", step}};
+  line.update(figures);
+  // In one write, so that lines of several processes do not mix.
+  append_all(lines_, path_,
+             line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void MetricsLog::put_events(int64_t step, const nlohmann::ordered_json& figures) {
   for (const auto& [key, value] : figures.items())
     if (value.is_number()) events_->add(key, step, value.get<double>());
 }

@@ -14,18 +14,24 @@ class MetricsLog {
   MetricsLog(const Path& json_lines, const Path& tensorboard);  // an empty path: not written
   // One line, with "step" first; numbers go to TensorBoard too, under their key. What cannot be written is
   // left out, with the warning "metrics.not_written" at once and every half minute: a full disk ends no
-  // training.
+  // training, and where one of the two cannot be written the other is.
   void write(int64_t step, const nlohmann::ordered_json& figures);
 
  private:
-  void put(int64_t step, const nlohmann::ordered_json& figures);
-  void lose(const FileError& why);
+  // What one of the two lost.
+  struct Losses {
+    int64_t lost = 0;  // since the last that could be written
+    std::chrono::steady_clock::time_point warned;
+    void none(const Path& path);
+    void one(const Path& path, const FileError& why);
+  };
+  void put_line(int64_t step, const nlohmann::ordered_json& figures);
+  void put_events(int64_t step, const nlohmann::ordered_json& figures);
 
-  int64_t lost_ = 0;  // since the last that could be written
-  std::chrono::steady_clock::time_point warned_;
   Path path_;
   Fd lines_;
   std::optional<EventFile> events_;
+  Losses of_lines_, of_events_;
 };
 
 }  // namespace tpubridge

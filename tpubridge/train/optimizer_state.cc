@@ -12,6 +12,7 @@
 #include "tpubridge/base/text.h"
 #include "tpubridge/device/dtype.h"
 #include "tpubridge/optim/optim.h"
+#include "tpubridge/train/checkpoint_store.h"
 
 namespace tpubridge::train {
 namespace {
@@ -51,6 +52,10 @@ class Reader final : public StateVisitor {
   void count(const std::string& name, int64_t& value) override {
     const json& j = find(name);
     if (!j.is_number_integer()) fail(name, "is no whole number");
+    // One that is larger than an int64_t must not come round as a negative one.
+    const bool counted = j.is_number_unsigned() ? j.get<uint64_t>() <= static_cast<uint64_t>(kMaxStep)
+                                                : j.get<int64_t>() >= 0 && j.get<int64_t>() <= kMaxStep;
+    if (!counted) fail(name, "is no number of steps: " + j.dump());
     if (commit_) value = j.get<int64_t>();
   }
   void flag(const std::string& name, bool& value) override {

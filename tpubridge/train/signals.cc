@@ -2,16 +2,16 @@
 
 #include <atomic>
 
+#include "tpubridge/base/signal_request.h"
+
 namespace tpubridge::train {
 namespace {
 
-std::atomic<int> came{0}, scopes{0};
+SignalRequest asked;
+std::atomic<int> scopes{0};
 
 void note(int signal) {
-  if (came.exchange(signal) == signal) {  // asked twice: end as it would have ended
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
+  if (asked.again(signal)) SignalRequest::give_up(signal);
 }
 
 bool install(int signal, struct sigaction& old) {
@@ -26,7 +26,7 @@ bool install(int signal, struct sigaction& old) {
 }  // namespace
 
 SignalScope::SignalScope() {
-  if (scopes++ == 0) came = 0;
+  if (scopes++ == 0) asked.clear();
   term_set_ = install(SIGTERM, term_);
   int_set_ = install(SIGINT, int_);
 }
@@ -37,6 +37,6 @@ SignalScope::~SignalScope() {
   --scopes;
 }
 
-int SignalScope::received() { return came; }
+int SignalScope::received() { return asked.signal(); }
 
 }  // namespace tpubridge::train

@@ -1,5 +1,6 @@
-// SIGTERM and SIGINT as a request: while it lives, they set a flag instead of ending the process. The second
-// one of the same kind is delivered as before, so that a training that hangs can still be ended.
+// SIGTERM and SIGINT as a request: while it lives, they set a flag instead of ending the process. One
+// of the same kind more than a second later is delivered as before, so that a training that hangs can still
+// be ended.
 #pragma once
 
 #include <csignal>

@@ -31,7 +31,7 @@ class StateVisitor {
  public:
   virtual ~StateVisitor() = default;
   virtual void number(const std::string& name, double& value) = 0;
-  virtual void count(const std::string& name, int64_t& value) = 0;
+  virtual void count(const std::string& name, int64_t& value) = 0;  // 0 to kMaxStep; reading refuses others
   virtual void flag(const std::string& name, bool& value) = 0;
   // Whether a part exists: writing notes `there` and gives it back, reading gives what was noted.
   [[nodiscard]] virtual bool present(const std::string& name, bool there) = 0;

@@ -158,6 +158,10 @@ void Trainer::Impl::load(const LoadedCheckpoint& from) {
       throw ConfigurationError("its numbers are of no training: step " + std::to_string(new_step) +
                                ", epoch " + std::to_string(new_epoch) + ", parts " +
                                std::to_string(new_parts) + ", bad_evaluations " + std::to_string(new_bad));
+    if (new_step != from.step)  // every later checkpoint would count as older than it
+      throw ConfigurationError("its name says step " + std::to_string(from.step) + ", but it is of step " +
+                                   std::to_string(new_step) + ": it was copied or renamed",
+                               {}, "Give it the name of its step, or move it out of the folder.");
     restore(training_parts(), from.data, from.path);
     step = new_step, epoch = new_epoch, parts = new_parts, bad_evaluations = new_bad;
     base_rates = rates;
@@ -165,7 +169,8 @@ void Trainer::Impl::load(const LoadedCheckpoint& from) {
     best = n.has("best_evaluation") ? std::optional(n.number("best_evaluation")) : std::nullopt;
   } catch (const ConfigurationError& e) {
     throw checkpoint_error("load", from.path, e.message(), e.details(),
-                           "Resume with the trainer that wrote it.", Code::invalid_argument);
+                           e.hint().empty() ? "Resume with the trainer that wrote it." : e.hint(),
+                           Code::invalid_argument);
   }
   losses.clear();
 }

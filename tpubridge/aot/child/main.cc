@@ -3,11 +3,9 @@
 // A process of its own, because libtpu may abort, hang or take all memory, and because it is an x86_64
 // library. Whatever happens short of that is told in RESPONSE.json, written in one piece (libtpu prints on
 // stdout and stderr). aot/protocol.h describes both documents.
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -16,6 +14,7 @@
 #include "tpubridge/base/errors.h"
 #include "tpubridge/base/files.h"
 #include "tpubridge/base/json.h"
+#include "tpubridge/base/limits.h"
 #include "tpubridge/capi/collectives.h"
 #include "tpubridge/pjrt/plugin.h"
 #include "tpubridge/pjrt/topology.h"
@@ -154,7 +153,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: tpubridge-aot REQUEST.json RESPONSE.json\n(started by `tpubridge fit`)\n", stderr);
     return 64;
   }
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would read the answer
+  limit_this_process();
   json response = {{"stage", "request"}};
   try {
     work(argv[1], response);
