@@ -121,7 +121,7 @@ class Program {
 
   void write(Tensor& x) {
     const Part p = part();
-    switch (below(19)) {
+    switch (below(23)) {
       case 0:
         x.index_put_(p.places(), read(any()).index(p.places()));
         break;
@@ -197,6 +197,25 @@ class Program {
         const int64_t rounds = 1 + below(5), step = 1 + below(2);
         for (int64_t i = 0; i + step < sizes_[2] && i < rounds; ++i)
           x.slice(2, i, i + step).add_(x.flip({3}).slice(2, i + 1, i + 1 + step));
+        break;
+      }
+      case 18: {  // one place alone
+        const int64_t from = below(sizes_[0]);
+        x.index_put_({order(1, sizes_[0])}, read(any()).slice(0, from, from + 1));
+        break;
+      }
+      case 19: {
+        const auto at = order(1, sizes_[2]), row = order(1, sizes_[0]);
+        x.index_put_({row, Slice(), at}, read(any()).index({0, Slice(), below(sizes_[2])}).unsqueeze(0));
+        break;
+      }
+      case 20:
+        x.index_copy_(2, order(1, sizes_[2]), read(any()).slice(2, 0, 1));
+        break;
+      case 21: {  // a number of one that the compiler takes away
+        x = below(2) ? x * 1 : x + 0;
+        const Part q = part();
+        x.index_put_(q.places(), read(any()).index(q.places()));
         break;
       }
       case 17:

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tpubridge/device/arguments.h"
+#include "tpubridge/device/check_indices.h"
 #include "tpubridge/device/fallback.h"
 #include "tpubridge/device/kernels.h"
 #include "tpubridge/device/recording.h"
@@ -237,6 +238,11 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<c10::SymInt> size)
     count = facts[1], bucket = hlo::bucket_of(count);
   }
   if (count < 0) return otherwise();
+  if (size && checks_indices()) {  // a wrong size is an index out of range: torch has the words
+    const auto facts =
+        read_sizes("repeat_interleave", at::stack({repeats.min(), repeats.sum().to(type)}).to(at::kLong));
+    if (facts[0] < 0 || facts[1] != count) return otherwise();
+  }
   if (count == 0) return at::empty({0}, repeats.options());
   Arguments args(repeats.device());
   args.tensor(repeats);

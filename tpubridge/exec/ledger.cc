@@ -22,7 +22,7 @@ struct Account {
     }
   }
 };
-constexpr size_t kDevices = 64;
+constexpr size_t kDevices = 128;  // of torch: an index is 8 bits
 // Never destroyed: buffers may be freed by other static objects at exit.
 Account& account(int device) {
   static auto* all = new std::array<Account, kDevices>;

@@ -4,6 +4,7 @@
 
 #include "tpubridge/hlo/indexing.h"
 #include "tpubridge/lower/context.h"
+#include "tpubridge/lower/overlap.h"
 
 namespace tpubridge::lower {
 namespace {
@@ -30,6 +31,8 @@ void put_flat(Context& c) {
   const DType t = adds ? opmath_of(c.out().dtype) : c.out().dtype;
   const Value x = as_row(c.in(0, t)), places = wrapped_index(as_row(c.in(1)), x.dim(0)),
               source = as_row(c.in(2, t));
+  if (c.overlapping && !adds && source.elements() == 1)
+    return c.result(reshaped(with_window(x, {0}, reshaped(places, {1, 1}), source), c.out().dims));
   const Value y = adds ? hlo::scatter(x, places, source, into_row(), hlo::Reducer::add)
                        : hlo::scatter_set(x, places, source, into_row());
   c.result(reshaped(y, c.out().dims));

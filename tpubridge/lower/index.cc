@@ -102,6 +102,8 @@ void scatter(Context& c) {
   const Value places = element_places(index, wrapped({c.integer(1)}, x.rank())[0]);
   const Value flat = reshaped(update, {update.elements()});
   const auto d = element_scatter(x.rank());
+  if (c.overlapping && !Add && flat.elements() == 1)
+    return c.result(reshaped(with_window(x, d.inserted_window_dims, places, flat), dims));
   c.result(reshaped(
       Add ? hlo::scatter(x, places, flat, d, Reducer::add) : hlo::scatter_set(x, places, flat, d), dims));
 }
@@ -286,6 +288,8 @@ void index_put(Context& c) {
   d.inserted_window_dims = d.scatter_dims_to_operand_dims = a.axes;
   d.index_vector_dim = 1;
   const Value places = index_vectors(c, a, x.dims());
+  if (c.overlapping && !accumulate && places.dim(0) == 1)
+    return c.result(with_window(x, a.axes, places, update));
   c.result(accumulate ? hlo::scatter(x, places, update, d, Reducer::add)
                       : hlo::scatter_set(x, places, update, d));
 }

@@ -33,6 +33,7 @@ bool goes_on_from(std::string_view op) {
       "scatter_reduce.two",
       "_index_put_impl",
       "index_fill.int_Tensor",
+      "put",
   };
   return names.contains(op);
 }
@@ -68,16 +69,9 @@ class Search {
   }
 
   bool overlaps(const Node& write) {
-    // From what is written to, back to where it came from.
-    const Node* end = write.operands()[0].node();
-    memories_ = {end};
-    while (end->is_pending() && goes_on_from(end->op()->name))
-      memories_.push_back(end = end->operands()[0].node());
-    const auto& later = depending_on(end);
-    const auto reaches = [&](const trace::Value& v) {
-      const auto at = place_.find(v.node());
-      return v.node() == end || (at != place_.end() && later[at->second]);
-    };
+    const Node* end = end_of(write.operands()[0].node());
+    const Later& later = depending_on(end, place_.at(&write));
+    const auto reaches = [&](const trace::Value& v) { return depends(later, end, v.node()); };
     const auto parts = write.operands().subspan(1);
     if (std::ranges::none_of(parts, reaches)) return false;
     if (write.op()->name != kUpdate || parts.size() != 1) return true;
@@ -87,7 +81,7 @@ class Search {
       const trace::Value v = open.back();
       open.pop_back();
       if (!reaches(v) || !seen.insert(v.node()).second) continue;
-      if (std::ranges::find(memories_, v.node()) != memories_.end() || !v->is_pending()) return true;
+      if (v.node() == end || !v->is_pending()) return true;
       if (v->op()->name == kView && reads_what_is_written(*v.node(), write)) continue;
       if (!is_elementwise(*v.node())) return true;
       for (const auto& o : v->operands()) {
@@ -99,19 +93,51 @@ class Search {
   }
 
  private:
-  // Per node of the graph, whether it is computed from that one.
-  const std::vector<bool>& depending_on(const Node* end) {
-    auto& out = depending_[end];
-    if (!out.empty()) return out;
-    out.resize(graph_.nodes.size());
-    for (size_t i = 0; i < out.size(); ++i) {
-      const Node& n = *graph_.nodes[i];
-      out[i] = std::ranges::any_of(n.operands(), [&](const trace::Value& o) {
-        const auto at = place_.find(o.node());
-        return o.node() == end || (at != place_.end() && out[at->second]);
-      });
+  // Of the nodes from one on, whether they are computed from another.
+  struct Later {
+    size_t from = 0;
+    std::vector<bool> of;
+  };
+
+  static bool goes_on(const Node& n) {
+    if (goes_on_from(n.op()->name)) return true;
+    // x * 1, x + 0: the compiler takes them away, and then they are x. Other numbers are operands.
+    return n.operands().size() == 1 && is_elementwise(n) && n.operands()[0].shape() == n.shapes()[0];
+  }
+
+  // From what is written to, back to where it came from.
+  const Node* end_of(const Node* n) {
+    std::vector<const Node*> way;
+    for (; n->is_pending() && goes_on(*n); n = n->operands()[0].node()) {
+      if (const auto known = ends_.find(n); known != ends_.end()) {
+        n = known->second;
+        break;
+      }
+      way.push_back(n);
     }
-    return out;
+    for (const Node* w : way) ends_[w] = n;
+    return n;
+  }
+
+  bool depends(const Later& later, const Node* end, const Node* n) const {
+    if (n == end) return true;
+    const auto at = place_.find(n);
+    if (at == place_.end() || at->second < later.from) return false;
+    const size_t i = at->second - later.from;
+    return i < later.of.size() && later.of[i];
+  }
+
+  // Of the nodes behind `end`, up to a place: no node of the graph is looked at twice for it.
+  const Later& depending_on(const Node* end, size_t to) {
+    const auto [it, fresh] = depending_.try_emplace(end);
+    Later& later = it->second;
+    if (const auto at = place_.find(end); fresh && at != place_.end()) later.from = at->second + 1;
+    while (later.from + later.of.size() < to) {
+      const Node& n = *graph_.nodes[later.from + later.of.size()];
+      later.of.push_back(std::ranges::any_of(
+          n.operands(), [&](const trace::Value& o) { return depends(later, end, o.node()); }));
+    }
+    return later;
   }
 
   bool is_input(const Node& n, uint32_t arg) const {
@@ -137,8 +163,8 @@ class Search {
   const trace::Graph& graph_;
   const std::vector<trace::Loose>& inputs_;
   std::unordered_map<const Node*, uint32_t> place_;
-  std::unordered_map<const Node*, std::vector<bool>> depending_;
-  std::vector<const Node*> memories_;
+  std::unordered_map<const Node*, const Node*> ends_;
+  std::unordered_map<const Node*, Later> depending_;
 };
 
 }  // namespace
@@ -171,6 +197,21 @@ Value with_piece_apart(const Value& memory, const Value& piece, const std::vecto
   }
   if (!inside) return piece;
   return hlo::select(inside, hlo::dynamic_update_slice(like(memory, 0), piece, starts), memory);
+}
+
+Value with_window(const Value& memory, const std::vector<int64_t>& axes, const Value& place,
+                  const Value& window) {
+  std::vector<int64_t> sizes = memory.dims();
+  Value here;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto i = static_cast<int64_t>(k);
+    sizes[static_cast<size_t>(axes[k])] = 1;
+    const Value at = hlo::iota(memory.builder(), Shape{place.dtype(), memory.dims()}, axes[k]);
+    const Value along = reshaped(hlo::slice(place, {0, i}, {1, i + 1}), {});
+    const Value same = hlo::compare(at, expand(along, memory.dims()), hlo::Direction::eq);
+    here = here ? hlo::and_(here, same) : same;
+  }
+  return hlo::select(here, expand(reshaped(window, sizes), memory.dims()), memory);
 }
 
 }  // namespace tpubridge::lower

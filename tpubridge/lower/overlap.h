@@ -22,4 +22,9 @@ namespace tpubridge::lower {
 [[nodiscard]] hlo::Value with_piece_apart(const hlo::Value& memory, const hlo::Value& piece,
                                           const std::vector<hlo::Value>& starts);
 
+// The same for the one place that a scatter writes to: [1, axes] says where along these axes, all else is
+// written whole. A place outside is left out.
+[[nodiscard]] hlo::Value with_window(const hlo::Value& memory, const std::vector<int64_t>& axes,
+                                     const hlo::Value& place, const hlo::Value& window);
+
 }  // namespace tpubridge::lower

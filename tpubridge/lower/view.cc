@@ -75,12 +75,12 @@ bool is_box(const Call& c) {
 // Where the box begins in each dimension of its memory: the digits of the offset.
 std::vector<Value> starts(hlo::Builder& b, const Box& box, const At& at) {
   std::vector<Value> out;
-  if (!at.offset) {
-    for (int64_t s : box.start) out.push_back(hlo::constant(b, DType::s32, s));
-    return out;
-  }
   int64_t stride = product(box.memory);
   const DType t = stride > std::numeric_limits<int32_t>::max() ? DType::s64 : DType::s32;
+  if (!at.offset) {
+    for (int64_t s : box.start) out.push_back(hlo::constant(b, t, s));
+    return out;
+  }
   Value rest = hlo::convert(*at.offset, t);
   for (const int64_t size : box.memory) {
     stride /= size;
