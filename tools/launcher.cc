@@ -112,8 +112,16 @@ Ends make_pipe(const std::string& program) {
   return out;
 }
 
-int free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// A free port, which nobody else is given while the socket is open. It never listens, so that rank 0, which
+// asks for it by number and with the same option, may.
+struct Port {
+  Fd socket;
+  int number = 0;
+};
+Port free_port() {
+  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int shared = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &shared, sizeof shared);
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -121,7 +129,7 @@ int free_port() {
   auto* address = reinterpret_cast<sockaddr*>(&any);
   if (::bind(socket.get(), address, size) != 0 || ::getsockname(socket.get(), address, &size) != 0)
     throw file_error("find a free port for", "the job", errno);
-  return ntohs(any.sin_port);
+  return {std::move(socket), ntohs(any.sin_port)};
 }
 
 Process start(const Launch& what, int rank, int port, Sink& to_out, Sink& to_err) {
@@ -210,12 +218,12 @@ bool reap(std::vector<Process>& all, bool known) {
 }  // namespace
 
 std::vector<Ended> launch(const Launch& what) {
-  const int port = what.port != 0 ? what.port : free_port();
+  const Port port = what.port != 0 ? Port{Fd(), what.port} : free_port();
   Sink to_out(stdout, what.cancel), to_err(stderr, what.cancel);
   std::fflush(stdout);
   std::vector<Process> all;
   try {
-    for (int r = 0; r < what.processes; ++r) all.push_back(start(what, r, port, to_out, to_err));
+    for (int r = 0; r < what.processes; ++r) all.push_back(start(what, r, port.number, to_out, to_err));
   } catch (...) {
     signal_all(all, SIGKILL);
     for (Process& p : all) ::waitpid(p.pid, nullptr, 0);

@@ -89,6 +89,21 @@ TEST(Place, MpiAndSlurm) {
   EXPECT_NE(slurm.port, 0);
 }
 
+TEST(Place, SlurmWithTheVariablesOfMpich) {
+  Variables v = {{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},   {"SLURM_LOCALID", "1"},
+                 {"PMI_RANK", "3"},      {"PMI_SIZE", "4"},       {"SLURM_STEP_NODELIST", "gpu[7-8]"},
+                 {"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "4711"}};
+  const Place first = placed(v);
+  EXPECT_EQ(first.local_rank, 1);  // MPICH does not say
+  EXPECT_EQ(first.job, "4711.0");
+  v["SLURM_STEP_ID"] = "1";  // beside it
+  const Place second = placed(v);
+  EXPECT_NE(second.job, first.job);
+  EXPECT_NE(second.port, first.port);
+  v["MPI_LOCALRANKID"] = "0";
+  EXPECT_EQ(placed(v).local_rank, 0);  // now it does
+}
+
 TEST(Place, TpuPod) {
   const Place p = placed({{"TPU_WORKER_ID", "1"}, {"TPU_WORKER_HOSTNAMES", "w-0.sub,w-1.sub,w-2.sub"}});
   EXPECT_EQ(p.rank, 1);
@@ -108,6 +123,7 @@ TEST(Place, HostsOfSlurm) {
 TEST(Place, WhatMakesNoSense) {
   const auto has = [](const std::string& all, const char* part) { return all.find(part) != all.npos; };
   EXPECT_TRUE(has(refused({{"RANK", "1"}}), "WORLD_SIZE is not"));
+  EXPECT_TRUE(has(refused({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), "docs/processes.md"));
   EXPECT_TRUE(has(refused({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "less than"));
   for (const char* bad : {"-1", "1x", "99999999999999999999", " 1", "0x1"})
     EXPECT_TRUE(has(refused({{"RANK", bad}, {"WORLD_SIZE", "2"}}), "RANK is no whole number")) << bad;

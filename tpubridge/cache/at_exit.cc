@@ -26,6 +26,7 @@ struct Running {
   std::condition_variable ended;
   int threads = 0;  // that work inside of a plugin
   std::vector<bool (*)()> others, left;
+  std::vector<void (*)()> first;
 };
 Running& running() {
   static auto* const it = new Running;  // threads may end after static objects are gone
@@ -37,8 +38,20 @@ bool idle(const Running& r) {
   return r.threads == 0 && others == 0;  // all are asked: one may do something about it
 }
 
+void run_first() {
+  if (in_forked_child()) return;
+  auto& r = running();
+  std::vector<void (*)()> first;
+  {
+    const std::lock_guard lock(r.mutex);
+    first.swap(r.first);
+  }
+  for (auto* f : first) f();
+}
+
 void leave(int status, void*) {
   if (in_forked_child()) return;
+  run_first();
   auto& r = running();
   bool quiet = false;
   {
@@ -89,6 +102,14 @@ Working::Working() {
   ++r.threads;
 }
 Working::~Working() { ends(running()); }
+
+void first_at_exit(void (*f)()) {
+  auto& r = running();
+  static const int registered = std::atexit(run_first);  // for a thread that is not known to leave()
+  (void)registered;
+  const std::lock_guard lock(r.mutex);
+  r.first.push_back(f);
+}
 
 void wait_at_exit(bool (*idle)()) {
   auto& r = running();

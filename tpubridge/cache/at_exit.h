@@ -19,6 +19,9 @@ class Working {
   Working& operator=(const Working&) = delete;
 };
 
+// Runs once, before any of that: while other threads and all static objects are still there. Not in a forked
+// child. `f` must not throw. The thread-local objects of the thread that ends the process may be gone.
+void first_at_exit(void (*f)());
 // Waits for other work too: until `idle` (which must neither throw nor block) says so.
 void wait_at_exit(bool (*idle)());
 // Where `left` says so after that, the process ends at once: threads are left that static objects would go

@@ -24,7 +24,8 @@ at::Tensor exchanged(const at::Tensor& x, const std::string& kind, const std::st
   if (other < 0 || other >= j.place().world)
     refuse(kind, "there is no rank " + std::to_string(other) + " among " + std::to_string(j.place().world));
   if (x.is_privateuseone()) return j.exchange(x, kind, reduction, other, tag);
-  return j.exchange(x.to(at::Device(at::kPrivateUse1, 0)), kind, reduction, other, tag).to(x.device());
+  const at::Device device(at::kPrivateUse1, j.first_device());
+  return j.exchange(x.to(device), kind, reduction, other, tag).to(x.device());
 }
 
 void check_parts(const at::Tensor& x, const std::string& kind) {
@@ -82,7 +83,7 @@ at::Tensor recv(const at::Tensor& x, int64_t from, int64_t tag) {
 
 void barrier() {
   const at::NoGradGuard no_grad;
-  const auto x = at::zeros({1}, at::TensorOptions(at::kInt).device(at::kPrivateUse1, 0));
+  const auto x = at::zeros({1}, at::TensorOptions(at::kInt).device(at::kPrivateUse1, job().first_device()));
   (void)job().exchange(x, "barrier", "", 0, 0).cpu();
 }
 

@@ -101,7 +101,7 @@ class DeviceBackend final : public c10d::Backend {
       if (getRank() == o.rootRank)
         gather_into(outputs.at(i), inputs[i], done);
       else
-        (void)all_gather(inputs[i]);
+        (void)all_gather(inputs[i].unsqueeze(0));  // as gather_into() does
     }
     return traced(c10d::OpType::GATHER, std::move(done));
   }
@@ -215,7 +215,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> process_group() {
   if (*known) return *known;
   Job& j = job();
   const auto [rank, world] = std::pair(static_cast<int>(j.place().rank), static_cast<int>(j.place().world));
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(j.store()->clone(), rank, world);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(j.own_store(), rank, world);
   using Type = c10d::ProcessGroup::BackendType;
   group->setBackend(at::kCPU, Type::GLOO, j.host_backend());
   group->setBackend(at::kPrivateUse1, Type::CUSTOM, c10::make_intrusive<DeviceBackend>(rank, world));

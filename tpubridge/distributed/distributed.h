@@ -37,8 +37,9 @@ const Place& init(const Options& options = {});
 [[nodiscard]] bool is_initialized();
 [[nodiscard]] int64_t rank();        // 0 before init()
 [[nodiscard]] int64_t world_size();  // 1 before init()
-// Waits for what was sent, tells the others that this process ends as it should, and, on the one that serves
-// the store, waits for them, ten seconds at most. Done at exit by itself.
+// Runs the collectives that were called and whose results nobody has read (others may wait for them; a minute
+// at most), waits for what was sent, tells the others that this process ends as it should, and, on the one
+// that serves the store, waits for them, ten seconds at most. Done at exit by itself; not in a forked child.
 void shutdown();
 
 // Each gives a new tensor; x may be on the host, then so is the result. Differentiable, but for max, min and

@@ -13,6 +13,7 @@
 
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/fd.h"
+#include "tpubridge/distributed/no_pipe_signal.h"
 
 namespace tpubridge::distributed {
 namespace {
@@ -28,7 +29,8 @@ std::string words_of(const std::exception& error) {
 }
 
 StorePtr open_store(const Place& place, std::chrono::milliseconds timeout) {
-  if (place.world == 1 && place.port == 0) return c10::make_intrusive<c10d::HashStore>();
+  if (place.world == 1) return c10::make_intrusive<c10d::HashStore>();
+  const NoPipeSignal none;  // in the threads that serve it, too
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(place.port);
   options.isServer = place.rank == 0 && place.serves;
@@ -51,7 +53,7 @@ StorePtr open_store(const Place& place, std::chrono::milliseconds timeout) {
 }
 
 std::string own_address(const Place& place) {
-  if (place.host.empty()) return "127.0.0.1";
+  if (place.host.empty() || place.world == 1) return "127.0.0.1";
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
   const std::string port = std::to_string(place.port);
@@ -79,6 +81,7 @@ std::string own_address(const Place& place) {
 
 BackendPtr make_gloo(const StorePtr& store, const Place& place, const std::string& address,
                      std::chrono::milliseconds timeout) {
+  const NoPipeSignal none;  // in the threads that carry the data, too
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));

@@ -7,10 +7,11 @@
 #include <cstring>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 
 #include "tpubridge/base/backend_errors.h"
 #include "tpubridge/base/hash.h"
+#include "tpubridge/distributed/detached.h"
+#include "tpubridge/distributed/no_pipe_signal.h"
 
 namespace tpubridge::distributed {
 namespace {
@@ -62,24 +63,32 @@ at::Tensor view_of(const ffi::Buffer& b, c10::ScalarType as) {
 // A message cannot be waited for bit by bit: that it takes longer than said breaks all connections.
 std::future<void> in_background(c10::intrusive_ptr<c10d::Work> work, std::vector<at::Tensor> keep,
                                 milliseconds timeout) {
-  std::packaged_task<void()> task(
-      [work = std::move(work), keep = std::move(keep), timeout] { work->wait(timeout); });
-  auto done = task.get_future();
-  std::thread(std::move(task)).detach();
-  return done;
+  return detached([work = std::move(work), keep = std::move(keep), timeout] { work->wait(timeout); });
 }
 
 // A rank that dies while the others connect would have them wait for the whole timeout.
-BackendPtr connected(const StorePtr& store, const Place& place, Watch& watch, milliseconds timeout) {
-  std::packaged_task<BackendPtr()> task(
-      [=, address = own_address(place)] { return make_gloo(store, place, address, timeout); });
-  auto made = task.get_future();
-  std::thread(std::move(task)).detach();
+template <class F>
+auto while_all_live(const Place& place, const Watch& watch, F make) {
+  auto made = detached(std::move(make));
   while (made.wait_for(milliseconds(50)) != std::future_status::ready)
     if (const auto why = watch.failure())
       throw TPUDistributedError(*why, {{"rank", std::to_string(place.rank)}}, "Start the job again.",
                                 Code::unavailable);
   return made.get();
+}
+
+StorePtr cloned(const StorePtr& store, const Place& place, const Watch& watch) {
+  return while_all_live(place, watch, [store] { return store->clone(); });
+}
+
+BackendPtr connected(const StorePtr& store, const Place& place, const Watch& watch, milliseconds timeout) {
+  return while_all_live(
+      place, watch, [store, place, timeout] { return make_gloo(store, place, own_address(place), timeout); });
+}
+
+// Turns of a token, which may pass the last number.
+bool after(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b)) > 0;
 }
 
 c10d::ReduceOp reduction_named(const std::string& name) {
@@ -116,18 +125,21 @@ struct Group::Request {
   int64_t tag = 0;
   ffi::Buffer in, out;
   uint64_t signature = 0;
+  bool again = false;
 
-  explicit Request(const ffi::Call& call)
+  Request(const ffi::Call& call, bool ran_before)
       : kind(call.text("kind")),
         reduction(call.text("reduction")),
         other(call.integer("other")),
         tag(call.integer("tag")),
         in(call.input("x")),
-        out(call.output(0)) {
+        out(call.output(0)),
+        again(ran_before) {
     words = kind + (reduction.empty() ? "" : " " + reduction) + " " + shape_words(in);
     if (kind == "broadcast") words += " from rank " + std::to_string(other);
     if (kind == "send") words += " to rank " + std::to_string(other);
     if (kind == "recv") words += " from rank " + std::to_string(other);
+    if (again) words += " a second time";
     signature = hash64(words);
   }
 };
@@ -136,8 +148,8 @@ Group::Group(std::string name, const Place& place, const StorePtr& store, std::s
              milliseconds timeout)
     : name_(std::move(name)),
       place_(place),
-      store_(below("group/" + name_, store->clone())),
       watch_(std::move(watch)),
+      store_(below("group/" + name_, cloned(store, place, *watch_))),
       timeout_(timeout),
       data_(connected(below("data", store_), place, *watch_, timeout)),
       questions_(connected(below("questions", store_), place, *watch_, timeout)) {}
@@ -150,7 +162,12 @@ uint64_t Group::asked() const {
 std::string Group::exchange(const ffi::Call& call) {
   const std::lock_guard lock(mutex_);
   if (const auto why = watch_->failure()) return *why;
-  const Request r(call);
+  // A program that fails after its collectives leaves the token as it was, so they come again when it, or a
+  // part of it, is run once more. That is a legal thing to do where all ranks do it; one alone would be given
+  // what others have for their next collective.
+  const int32_t turn = call.input("token").as<const int32_t>()[0];
+  const Request r(call, after(turn_, turn));
+  const NoPipeSignal none;
   watch_->begin(name_, agreement_.count(), r.words);
   try {
     look_after_sends();
@@ -161,8 +178,9 @@ std::string Group::exchange(const ffi::Call& call) {
       collective(r);
       agreement_.happened(r.signature);
     }
-    const ffi::Buffer &before = call.input("token"), &after = call.output(1);
-    after.as<int32_t>()[0] = before.as<const int32_t>()[0] + 1;
+    const auto next = static_cast<int32_t>(static_cast<uint32_t>(turn) + 1);
+    call.output(1).as<int32_t>()[0] = next;
+    if (!r.again) turn_ = next;
     watch_->end(name_);
     return {};
   } catch (const std::exception& e) {
@@ -170,6 +188,11 @@ std::string Group::exchange(const ffi::Call& call) {
     watch_->end(name_);
     return r.words + " on rank " + std::to_string(place_.rank) + ": " + why;
   }
+}
+
+void Group::token_is_new() {
+  const std::lock_guard lock(mutex_);
+  turn_ = 0;
 }
 
 void Group::collective(const Request& r) {
@@ -216,7 +239,10 @@ void Group::collective(const Request& r) {
 // sent without waiting: who sends and then receives does not wait for one who does the same.
 void Group::point_to_point(const Request& r) {
   const int other = static_cast<int>(r.other), tag = static_cast<int>(2 * r.tag);
-  const uint64_t shape = hash64(shape_words(r.in));
+  const auto head_of = [&](bool again) {
+    return hash64(shape_words(r.in) + (again ? " a second time" : ""));
+  };
+  const uint64_t shape = head_of(r.again), other_turn = head_of(!r.again);
   if (r.kind == "send") {
     std::vector<at::Tensor> head = {at::empty({1}, at::kLong)}, body = {view_of(r.in, at::kByte).clone()};
     std::memcpy(head[0].data_ptr(), &shape, sizeof shape);
@@ -229,8 +255,12 @@ void Group::point_to_point(const Request& r) {
   auto of_head = in_background(data_->recv(head, other, tag), head, timeout_);
   wait(of_head);
   if (std::memcmp(head[0].data_ptr(), &shape, sizeof shape) != 0) {
-    watch_->fail("rank " + std::to_string(r.other) + " sent another shape or element type than the " +
-                 shape_words(r.in) + " that rank " + std::to_string(place_.rank) + " waits for");
+    const bool same_shape = std::memcmp(head[0].data_ptr(), &other_turn, sizeof other_turn) == 0;
+    const std::string from = "rank " + std::to_string(r.other), me = "rank " + std::to_string(place_.rank);
+    watch_->fail(same_shape ? "a message from " + from + " to " + me +
+                                  " comes a second time on one side alone: a program failed there after it"
+                            : from + " sent another shape or element type than the " + shape_words(r.in) +
+                                  " that " + me + " waits for");
     throw std::runtime_error("not what was expected");
   }
   auto of_body = in_background(data_->recv(body, other, tag + 1), body, timeout_);
@@ -276,8 +306,7 @@ void Group::ask(const Request& r) {
 }
 
 void Group::wait(std::future<void>& done) {
-  while (done.wait_for(milliseconds(200)) != std::future_status::ready)
-    if (watch_->failure()) throw std::runtime_error("given up");
+  while (done.wait_for(milliseconds(200)) != std::future_status::ready) give_up_if_over(steady_clock::now());
   done.get();
 }
 
@@ -293,13 +322,19 @@ void Group::wait(const WorkPtr& work) {
         return;
       }
     }
-    if (watch_->failure()) throw std::runtime_error("given up");
-    if (steady_clock::now() - begin > timeout_) {
-      watch_->fail("rank " + std::to_string(place_.rank) + " has waited for the others for " +
-                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) + " s");
-      throw std::runtime_error("given up");
-    }
+    give_up_if_over(begin);
   }
+}
+
+void Group::give_up_if_over(steady_clock::time_point begin) {
+  const auto now = steady_clock::now();
+  const std::string me = "rank " + std::to_string(place_.rank);
+  if (now > until_.load())
+    watch_->fail(me + " ends, and others have not come to a collective that it had called");
+  if (now - begin > timeout_)
+    watch_->fail(me + " has waited for the others for " +
+                 std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()) + " s");
+  if (watch_->failure()) throw std::runtime_error("given up");
 }
 
 }  // namespace tpubridge::distributed

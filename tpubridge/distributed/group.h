@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <deque>
 #include <future>
 #include <memory>
@@ -26,6 +27,10 @@ class Group {
   // The text is why it failed; empty where it did not. Afterwards the group is of no use any more.
   [[nodiscard]] std::string exchange(const ffi::Call& call);
 
+  // The next token begins at zero again, as the first one did.
+  void token_is_new();
+  // This process ends: collectives that wait longer than until then are given up, as by `timeout`.
+  void leave_by(std::chrono::steady_clock::time_point until) { until_ = until; }
   // Waits until what was sent has arrived.
   void flush();
 
@@ -42,17 +47,20 @@ class Group {
   void ask(const Request& r);
   void wait(const WorkPtr& work);
   void wait(std::future<void>& done);
+  void give_up_if_over(std::chrono::steady_clock::time_point begin);
   void look_after_sends();
 
   const std::string name_;
   const Place place_;
-  const StorePtr store_;
   const std::shared_ptr<Watch> watch_;
+  const StorePtr store_;
   const std::chrono::milliseconds timeout_;
   const BackendPtr data_, questions_;  // apart: a question is never taken for a value
   mutable std::mutex mutex_;
   Agreement agreement_;
   uint64_t asked_ = 0;
+  int32_t turn_ = 0;  // what the token of a collective is that did not run before
+  std::atomic<std::chrono::steady_clock::time_point> until_ = std::chrono::steady_clock::time_point::max();
   std::deque<std::future<void>> sends_;
 };
 

@@ -46,7 +46,7 @@ class Reader {
     if (error != std::errc() || stop != end || out < least || out > most)
       throw TPUConfigurationError(
           name + " is no whole number from " + std::to_string(least) + " to " + std::to_string(most),
-          {{"variable", name}, {"value", *value}}, "It is what a launcher sets: see docs/distributed.md.");
+          {{"variable", name}, {"value", *value}}, "It is what a launcher sets: see docs/processes.md.");
     return out;
   }
 
@@ -59,6 +59,7 @@ constexpr int64_t kMostProcesses = 1'000'000, kMostPort = 65535;
 struct Told {
   const Launcher* by = nullptr;
   Place place = {};
+  bool knows_local_rank = false;
 };
 
 std::optional<Told> told_by(const Launcher& l, const Reader& read) {
@@ -78,9 +79,14 @@ std::optional<Told> told_by(const Launcher& l, const Reader& read) {
   out.place.rank = *rank;
   out.place.world = *world;
   out.place.launcher = l.name;
-  out.place.local_rank = read.number(l.local_rank, 0, kMostProcesses - 1).value_or(0);
+  const auto local_rank = read.number(l.local_rank, 0, kMostProcesses - 1);
+  out.knows_local_rank = local_rank.has_value();
+  out.place.local_rank = local_rank.value_or(0);
   out.place.local_world = read.number(l.local_world, 1, kMostProcesses).value_or(0);
   out.place.job = read.text(l.job).value_or("");
+  // A job of Slurm may run several programs side by side.
+  if (l.job == std::string_view("SLURM_JOB_ID") && !out.place.job.empty())
+    if (const auto step = read.text("SLURM_STEP_ID")) out.place.job += "." + *step;
   return out;
 }
 
@@ -184,7 +190,10 @@ Place place_of(const Lookup& variable) {
   for (const Told& t : all) {  // another one may know more
     if (out.host.empty()) out.host = t.place.host;
     if (out.job.empty()) out.job = t.place.job;
+    if (out.local_world == 0) out.local_world = t.place.local_world;
   }
+  if (const auto knows = std::ranges::find_if(all, &Told::knows_local_rank); knows != all.end())
+    out.local_rank = knows->place.local_rank;
   if (out.local_world == 0) out.local_world = out.world == 1 ? 1 : 0;
   read_coordinator(out, read);
   if (all[0].by == &kLaunchers[1]) {  // torchrun

@@ -4,6 +4,7 @@
 
 #include "tpubridge/base/log.h"
 #include "tpubridge/base/text.h"
+#include "tpubridge/distributed/no_pipe_signal.h"
 
 namespace tpubridge::distributed {
 namespace {
@@ -17,10 +18,12 @@ std::string seconds_of(steady_clock::duration d) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s";
 }
 
+bool is_message(const std::string& what) { return what.starts_with("send ") || what.starts_with("recv "); }
+
 }  // namespace
 
 Watch::Watch(const StorePtr& store, const Place& place, milliseconds silence)
-    : store_(store->clone()), place_(place), silence_(silence) {
+    : store_(store), place_(place), silence_(silence) {
   store_->setTimeout(std::max(silence, milliseconds(5000)));
   if (place_.world > 1) thread_ = std::thread([this] { run(); });
 }
@@ -57,9 +60,13 @@ void Watch::end(const std::string& group) {
 std::optional<std::string> Watch::failure() const {
   const std::lock_guard lock(mutex_);
   // Where the network is gone the thread waits for the store without end.
-  if (!failure_ && !ends_ && place_.world > 1 && steady_clock::now() - reached_ > silence_ + kBroken)
+  if (failure_ || ends_ || place_.world == 1) return failure_;
+  const auto now = steady_clock::now();
+  // Where this process itself was stopped, the thread is given the time to find out that nothing is amiss.
+  if (now - reached_ > silence_ && !suspected_) suspected_ = now;
+  if (now - reached_ > silence_ + kBroken && now - *suspected_ > kBroken)
     failure_ = "the store of the job, at " + place_.host + ":" + std::to_string(place_.port) +
-               ", has not answered for " + seconds_of(steady_clock::now() - reached_);
+               ", has not answered for " + seconds_of(now - reached_);
   return failure_;
 }
 
@@ -105,19 +112,20 @@ void Watch::beat() {
 }
 
 void Watch::look_at(int64_t rank) {
-  const auto now = steady_clock::now();
   const auto beat = read("beat/" + std::to_string(rank)).value_or("");
+  const auto now = steady_clock::now();
   auto [at, fresh] = heard_.try_emplace(rank, Heard{beat, now});
   if (!fresh && at->second.beat != beat) at->second = {beat, now};
 }
 
-// Collectives that take long: does somebody do another one in their place?
+// Collectives that take long: does somebody do another one in their place? Messages have no place among them:
+// each is but of two ranks.
 void Watch::compare() {
   std::map<std::string, Doing> slow;
   {
     const std::lock_guard lock(mutex_);
     for (auto& [group, doing] : doing_)
-      if (steady_clock::now() - doing.since > kSlow) {
+      if (!is_message(doing.what) && steady_clock::now() - doing.since > kSlow) {
         slow[group] = doing;
         doing.published = true;
       }
@@ -148,17 +156,21 @@ std::string Watch::silent_ranks() {
   return out;
 }
 
+void Watch::reached() {
+  const std::lock_guard lock(mutex_);
+  reached_ = steady_clock::now();
+  suspected_.reset();
+}
+
 void Watch::run() {
+  const NoPipeSignal none;
   const int64_t next = (place_.rank + 1) % place_.world;
   std::optional<steady_clock::time_point> asked;
   bool told = false;
   for (;;) {
     try {
       beat();
-      {
-        const std::lock_guard lock(mutex_);
-        reached_ = steady_clock::now();
-      }
+      reached();
       look_at(next);
       const auto& heard = heard_.at(next);
       if (steady_clock::now() - heard.at > silence_ && !read("done/" + std::to_string(next)))
@@ -196,8 +208,16 @@ void Watch::run() {
     if (asked_ && !asked) asked = steady_clock::now();
     if (failure_) wake_.notify_all();
     if (ends_) break;
+    const auto before = steady_clock::now();
     wake_.wait_for(lock, kBeat, [&] { return ends_ || (failure_ && !told) || (asked_ && !asked); });
     if (ends_) break;
+    // This process was stopped, or the whole machine was: so others may not have been heard of. That the
+    // store is slow does not count, or a rank that is gone might never be found.
+    if (const auto late = steady_clock::now() - before - kBeat; late > kSlow) {
+      for (auto& [rank, heard] : heard_) heard.at += late;
+      reached_ += late;
+      if (asked) *asked += late;
+    }
   }
   try {
     store_->set("done/" + std::to_string(place_.rank), to_bytes("1"));

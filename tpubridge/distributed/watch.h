@@ -19,7 +19,7 @@ namespace tpubridge::distributed {
 
 class Watch {
  public:
-  // `silence`: for how long a process may not be heard of.
+  // `store`: a connection that nobody else uses. `silence`: for how long a process may not be heard of.
   Watch(const StorePtr& store, const Place& place, std::chrono::milliseconds silence);
   ~Watch();
   Watch(const Watch&) = delete;
@@ -47,6 +47,7 @@ class Watch {
     bool published = false;
   };
   void run();
+  void reached();
   void beat();
   void look_at(int64_t rank);
   void compare();
@@ -60,7 +61,8 @@ class Watch {
   std::condition_variable wake_;
   mutable std::optional<std::string> failure_;
   std::chrono::steady_clock::time_point reached_ = std::chrono::steady_clock::now();  // the store, last
-  bool over_ = false;                                                                 // the thread
+  mutable std::optional<std::chrono::steady_clock::time_point> suspected_;  // since when it seems to be lost
+  bool over_ = false;                                                       // the thread
   std::map<std::string, Doing> doing_;
   bool ends_ = false, asked_ = false, looked_ = false;  // at everybody, since it was asked
   uint64_t beats_ = 0;

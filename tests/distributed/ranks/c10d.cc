@@ -44,6 +44,14 @@ TEST(Ranks, AProcessGroupOfTorch) {
     group->scatter(part, parts)->wait();
     EXPECT_EQ(part[0][1].item<float>(), 10.0f * me) << device;
 
+    in = {torch::full({2}, me + 1.0, device)};
+    out.clear();
+    if (me == 0) out.emplace_back();
+    for (int64_t r = 0; me == 0 && r < world; ++r) out[0].push_back(torch::zeros_like(in[0]));
+    group->gather(out, in)->wait();
+    for (int64_t r = 0; me == 0 && r < world; ++r)
+      EXPECT_EQ(out[0][size_t(r)][1].item<double>(), r + 1.0) << device;
+
     group->barrier()->wait();
   }
   // On the device alone: the Gloo of older torches has none.
@@ -54,6 +62,23 @@ TEST(Ranks, AProcessGroupOfTorch) {
   }
   group->alltoall(from, to)->wait();
   for (int64_t r = 0; r < world; ++r) EXPECT_EQ(from[size_t(r)][0].item<float>(), 100.0f * r + me);
+}
+
+// Who sends may wait for an answer by another way before anything else is read.
+TEST(Ranks, WhatIsSentNeedsNoReader) {
+  const int64_t me = joined();
+  const auto group = dist::process_group();
+  std::vector<torch::Tensor> there = {torch::full({3}, me == 0 ? 5.0 : 0.0, tpu())},
+                             answer = {torch::zeros({3})};
+  if (me == 0) {
+    group->send(there, 1, 0)->wait();
+    group->recv(answer, 1, 0)->wait();
+    EXPECT_EQ(answer[0].sum().item<float>(), 15);
+  } else {
+    group->recv(there, 0, 0)->wait();
+    answer = {there[0].cpu()};
+    group->send(answer, 0, 0)->wait();
+  }
 }
 
 // By the names that every torch from 2.10 on has.

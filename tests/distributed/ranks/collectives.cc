@@ -1,4 +1,9 @@
 // Each collective beside what the values of all ranks, which every rank can make, come to.
+#include <unistd.h>
+
+#include <future>
+#include <thread>
+
 #include "tests/distributed/ranks/ranks.h"
 
 namespace tpubridge {
@@ -78,6 +83,41 @@ TEST(Ranks, Messages) {
               3 * (before * 10.0 + round + 1));
   }
   dist::barrier();
+}
+
+// A pipeline may wait longer than a collective of other ranks would: they do not do the same, and need not.
+TEST(Ranks, MessagesThatWait) {
+  const int64_t me = joined();
+  const auto like = torch::zeros({4}, tpu());
+  (void)dist::all_reduce(like).cpu();
+  if (me == 2) {
+    std::this_thread::sleep_for(std::chrono::seconds(6));
+    dist::send(torch::full({4}, 5.0).to(tpu()), 0);
+  } else {
+    const auto got = dist::recv(like, me == 0 ? 2 : 0);
+    EXPECT_EQ(got.sum().item<float>(), 20);
+    if (me == 0) dist::send(got, 1);
+  }
+  dist::barrier();
+}
+
+// Rank 0 alone reads what all have called; the others end, one of them while another thread uses the device.
+TEST(Ranks, WhatNobodyReads) {
+  const int64_t me = joined();
+  const auto sum = dist::all_reduce(torch::full({4}, 1.0).to(tpu()));
+  if (me == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    EXPECT_EQ(sum.sum().item<double>(), 4.0 * dist::world_size());
+  } else if (me == 1) {
+    auto traced = std::make_shared<std::promise<void>>();
+    auto ready = traced->get_future();
+    std::thread([traced] {
+      const auto mine = torch::ones({2}).to(tpu()) + 1;
+      traced->set_value();
+      while (true) ::pause();
+    }).detach();
+    ready.wait();
+  }
 }
 
 // The sum of all ranks' losses, by the chain rule on one process.

@@ -1,7 +1,13 @@
 // What goes wrong between processes: everybody is told in words, in seconds, and keeps what he had.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -9,6 +15,7 @@
 #include <thread>
 
 #include "tests/distributed/ranks/ranks.h"
+#include "tpubridge/kernels/kernels.h"
 
 namespace tpubridge {
 namespace {
@@ -104,7 +111,7 @@ TEST(Ranks, TheOneThatServesDies) {
 }
 
 TEST(Ranks, OneThatStops) {
-  const int64_t me = joined(milliseconds(4000));
+  const int64_t me = joined(milliseconds(10'000));
   const auto x = torch::ones({8}).to(tpu());
   EXPECT_EQ(dist::all_reduce(x).sum().item<double>(), 8.0 * dist::world_size());
   if (me == 2) ::raise(SIGSTOP);
@@ -146,7 +153,7 @@ TEST(Ranks, KilledAtSomeMoment) {
       ::raise(SIGKILL);
     }).detach();
   try {
-    joined(seconds(5), seconds(10));
+    joined(seconds(15), seconds(15));
     auto state = torch::zeros({2}, torch::kDouble);  // steps, sum
     if (place.rank == 0 && std::filesystem::exists(file)) torch::load(state, file);
     state = dist::broadcast(state.to(tpu()));
@@ -179,7 +186,7 @@ TEST(Ranks, SomebodyIsMissing) {
   place.world += 2;
   const Clock clock;
   try {
-    dist::init({.join_timeout = milliseconds(1500), .place = place});
+    dist::init({.join_timeout = milliseconds(10'000), .place = place});
     ADD_FAILURE();
   } catch (const TPUDistributedError& e) {
     EXPECT_TRUE(says(e.what(), "2, 3 of 4 are missing")) << e.what();
@@ -221,21 +228,149 @@ TEST(Ranks, NobodyServes) {
   }
 }
 
-// Two jobs on one port: who comes second is told.
+// Two jobs on one port: who comes second is told. The launcher keeps it from everybody else.
 TEST(Ranks, ThePortIsTaken) {
   auto place = dist::place_of_this_process();
-  const bool second = place.rank == 1;
-  place.rank = 0;
-  place.world = 1;
-  if (second) std::this_thread::sleep_for(milliseconds(1500));
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_port = htons(static_cast<uint16_t>(place.port));
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int other = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_NE(::bind(other, reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
+  ::close(other);
+
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto first = c10::make_intrusive<c10d::TCPStore>(place.host, options);
+  place.world = 2;
   try {
-    dist::init({.join_timeout = milliseconds(2000), .place = place});
-    EXPECT_FALSE(second);
-    std::this_thread::sleep_for(milliseconds(4000));
+    dist::init({.join_timeout = milliseconds(10'000), .place = place});
+    ADD_FAILURE();
   } catch (const TPUDistributedError& e) {
-    EXPECT_TRUE(second);
     EXPECT_TRUE(says(e.what(), "cannot serve the store")) << e.what();
   }
+}
+
+// A process alone serves nobody, whoever has its port.
+TEST(Ranks, OneAloneNeedsNoPort) {
+  const auto place = dist::place_of_this_process();
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto first = c10::make_intrusive<c10d::TCPStore>(place.host, options);
+  joined();
+  EXPECT_EQ(dist::all_reduce(torch::ones({3}).to(tpu())).sum().item<float>(), 3);
+}
+
+// Nobody gets further than joining, for one does not come; meanwhile the one that serves is stopped.
+TEST(Ranks, TheOneThatServesStopsWhileTheyJoin) {
+  auto place = dist::place_of_this_process();
+  place.world += 1;
+  if (place.rank == 0)
+    std::thread([] {
+      std::this_thread::sleep_for(seconds(3));
+      ::raise(SIGSTOP);
+    }).detach();
+  const Clock clock;
+  try {
+    dist::init({.join_timeout = milliseconds(8000), .place = place});
+    ADD_FAILURE();
+  } catch (const TPUDistributedError& e) {
+    EXPECT_TRUE(says(e.what(), "has not answered while its processes gathered") ||
+                says(e.what(), "cannot be reached"))
+        << e.what();
+  }
+  EXPECT_LT(clock.elapsed(), 60);
+  if (!testing::Test::HasFailure()) ::_exit(42);  // as a job that failed, so that the stopped one is ended
+}
+
+// The work of a process of its own: stops those whose numbers it reads, and lets them go on.
+[[noreturn]] void stop_all(int from) {
+  std::vector<pid_t> all;
+  for (pid_t one = 0; ::read(from, &one, sizeof one) == sizeof one;) all.push_back(one);
+  if (all.empty()) ::_exit(0);
+  for (const pid_t p : all) ::kill(p, SIGSTOP);
+  ::sleep(14);
+  for (const pid_t p : all) ::kill(p, SIGCONT);
+  ::_exit(0);
+}
+
+// As on a machine that sleeps: all stop for longer than anybody may be silent, and go on.
+TEST(Ranks, AllStopAndGoOn) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t helper = ::fork();
+  ASSERT_GE(helper, 0);
+  if (helper == 0) {
+    ::close(ends[1]);
+    stop_all(ends[0]);
+  }
+  ::close(ends[0]);
+  const int64_t me = joined(milliseconds(8000));
+  const auto all = dist::all_gather(torch::full({1}, ::getpid(), torch::kInt).to(tpu())).cpu();
+  for (int64_t r = 0; me == 0 && r < dist::world_size(); ++r) {
+    const pid_t one = all[r].item<int>();
+    EXPECT_EQ(::write(ends[1], &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  ::close(ends[1]);
+  const Clock clock;
+  for (bool over = false; !over;) {
+    const auto mine = torch::full({1}, clock.elapsed() > 20 ? 1.0 : 0.0).to(tpu());
+    over = dist::all_reduce(mine, "max").item<double>() > 0;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  int status = 0;
+  ::waitpid(helper, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+std::atomic<bool> bad_day{false};
+const UserOp& moody() {
+  static const UserOp op = register_ffi(
+      "ranks_test::moody(Tensor x) -> Tensor",
+      [](const ffi::Call& call) -> std::string {
+        if (bad_day.exchange(false)) return "a bad day";
+        const auto x = call.input("x").as<const float>();
+        std::copy(x.begin(), x.end(), call.output(0).as<float>().begin());
+        return {};
+      },
+      [](const OpCall& call) { return std::vector<Shape>{call.shape("x")}; });
+  return op;
+}
+
+// A program fails after its collective ran, and is called once more: well where all do it, and never taken
+// for what the others do next where one alone does.
+TEST(Ranks, OneThatRunsACollectiveAgain) {
+  const int64_t me = joined();
+  auto state = torch::zeros({8}).to(tpu());
+  auto step = compile([&](const torch::Tensor& x) {
+    state.add_(moody()(dist::all_reduce(x)));
+    return state.sum();
+  });
+  const auto x = torch::ones({8}).to(tpu());
+  const double each = 8.0 * dist::world_size();
+  for (int i = 1; i <= 6; ++i) EXPECT_EQ(step(x).item<double>(), i * each);
+  EXPECT_GE(step.report().replayed, 1) << step.report().why_traced;
+  for (int i = 7; i <= 8; ++i) {
+    bad_day = true;
+    EXPECT_THROW((void)step(x).item<double>(), Error);
+    EXPECT_EQ(step(x).item<double>(), i * each);
+  }
+  bad_day = me == 1;
+  if (me == 1) {
+    EXPECT_THROW((void)step(x).item<double>(), Error);
+  }
+  const Clock clock;
+  const auto words = words_of_failure([&] {
+    for (int i = 0; i < 100; ++i) (void)step(x).item<double>();
+  });
+  EXPECT_TRUE(says(words, "do not do the same")) << words;
+  EXPECT_TRUE(says(words, "all_reduce sum f32[8] a second time on rank 1")) << words;
+  EXPECT_LT(clock.elapsed(), 60);
+  EXPECT_EQ(state.sum().item<double>(), (me == 1 ? 8 : 9) * each);
 }
 
 }  // namespace
