@@ -10,12 +10,12 @@
 namespace tpubridge::native {
 namespace {
 
-constexpr int64_t kWorthAThread = 1 << 14;  // elements
+constexpr int64_t kElementsWorthAThread = 1 << 14;  // elements
 
 // The planes part by part, on as many threads as the work is worth.
 template <class F>
 void each_plane(const ffi::Call& call, int64_t planes, int64_t work, F f) {
-  const int64_t parts = std::min(planes, std::clamp(work / kWorthAThread, int64_t{1}, call.threads()));
+  const int64_t parts = std::min(planes, std::clamp(work / kElementsWorthAThread, int64_t{1}, call.threads()));
   call.parallel(parts, [&](int64_t part) {
     for (int64_t i = planes * part / parts; i < planes * (part + 1) / parts; ++i) f(i);
   });
