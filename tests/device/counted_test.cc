@@ -318,5 +318,46 @@ TEST(CountedWrong, IsRefusedInTheCpusWords) {
   for (const auto& [name, f] : all) EXPECT_EQ(words(f, tpu()), words(f, torch::kCPU)) << name;
 }
 
+// Products by groups, whose sizes are data; one program for all sizes of groups. Torch's composition reads
+// the ends on the host, and wants rows of 16 bytes.
+TEST(CountedProducts, ByGroups) {
+  const FallbackScope strict(Fallback::error);
+  torch::manual_seed(7);
+  const int64_t groups = 3, n = 8, m = 12;
+  const auto f = [](const Tensor& a, const Tensor& b, const Tensor& ends) {
+    const Tensor y = torch::_grouped_mm(a, b, ends);
+    const auto g = torch::autograd::grad({(y * y.detach().cos()).sum()}, {a, b});
+    return Tensors{y.detach(), g[0], g[1]};
+  };
+  const auto weights = torch::randn({groups, n, m});
+  for (const int64_t rows : {2, 4, 12, 20}) {
+    const auto x = torch::randn({rows, n}), wide = torch::randn({groups, m, n});
+    int64_t compiles = 0;
+    for (int i = 0; i < 5; ++i) {
+      const auto cuts = std::get<0>(torch::randint(0, rows + 1, {groups - 1}).sort());
+      const auto ends = torch::cat({cuts, torch::full({1}, rows)}).to(torch::kInt);
+      const auto run = [&](torch::Device d, int form) {
+        const auto leaf = [&](const Tensor& t) { return t.to(d).detach().requires_grad_(); };
+        if (form == 0) return f(leaf(x), leaf(weights), ends.to(d));
+        const auto between = x.t().contiguous();
+        return f(leaf(form == 1 ? wide : between), leaf(form == 1 ? between : x), ends.to(d));
+      };
+      for (int form = 0; form < (rows % 4 == 0 ? 3 : 1); ++form) {
+        const auto got = run(tpu(), form), want = run(torch::kCPU, form);
+        for (size_t k = 0; k < got.size(); ++k) expect_close(got[k], want[k], 8);
+      }
+      if (i == 0) compiles = metrics().compiles;
+    }
+    EXPECT_EQ(metrics().compiles, compiles) << "other ends are the same program";
+  }
+  const auto x = torch::randn({4, 8}, tpu());
+  const auto short_ends = torch::tensor({1, 1, 2}).to(torch::kInt).to(tpu());  // two rows are of no group
+  const auto y = torch::_grouped_mm(x, weights.to(tpu()), short_ends).cpu();
+  EXPECT_EQ(y.slice(0, 2).abs().max().item<float>(), 0);
+  expect_close(y[1], x.cpu()[1].matmul(weights[2]), 8);
+  EXPECT_THROW(torch::_grouped_mm(x, weights.to(tpu())), c10::Error);
+  EXPECT_THROW(torch::_grouped_mm(x, weights.to(tpu()), torch::ones({3}, tpu())), c10::Error);
+}
+
 }  // namespace
 }  // namespace tpubridge

@@ -236,8 +236,9 @@ TEST_F(FitModel, AdviceThatCanBeFollowed) {
   const auto advice = [&](std::vector<std::string> words) {
     const Ran ran = fit(std::move(words));
     EXPECT_EQ(ran.code, 2) << ran.out << ran.err;
+    const auto j = ran.json();
     std::string out;
-    for (const auto& a : ran.json()["advice"]) out += a.get<std::string>() + "\n";
+    for (const auto& a : j["advice"]) out += a.get<std::string>() + "\n";
     return out;
   };
   EXPECT_THAT(advice({"--tpu", "v5e", "--batch", "41", "--length", "16", "--json"}),

@@ -47,6 +47,7 @@ bool has_explicit_kernel(std::string_view op) {
       "channel_shuffle",
       "view_as_real",
       "view_as_complex",
+      "_grouped_mm",
       "_linalg_det",
       "_linalg_slogdet",
       "_linalg_solve_ex",
