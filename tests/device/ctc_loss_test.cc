@@ -75,7 +75,7 @@ TEST_P(CtcLoss, IsTheCpus) {
     for (size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 4);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, CtcLoss, ::testing::Range<uint64_t>(0, 4));
+INSTANTIATE_TEST_SUITE_P(Seeds, CtcLoss, ::testing::Range<uint64_t>(0, 2));
 
 TEST(CtcLossForms, OneSequenceWithoutABatch) {
   const FallbackScope native(Fallback::error);

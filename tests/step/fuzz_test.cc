@@ -44,7 +44,7 @@ std::optional<Failure> check(uint64_t seed, std::string* why_not = nullptr) {
 }
 
 // The seeds of block k. A block is a test of its own: they run side by side.
-constexpr uint64_t kBlocks = 10, kSeeds = 6;
+constexpr uint64_t kBlocks = 6, kSeeds = 6;
 
 class FuzzSeeds : public testing::TestWithParam<uint64_t> {};
 
