@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "tpubridge/base/backend_errors.h"
+#include "tpubridge/device/recording.h"
 #include "tpubridge/distributed/job.h"
 #include "tpubridge/distributed/process_group.h"
 
@@ -51,6 +52,11 @@ std::string name_of(const c10d::ReduceOp& op) {
   }
 }
 
+// What this rank has no use for, while another may wait for it: it runs at once. A step runs as a whole.
+void run_unread(const at::Tensor& given) {
+  if (!device::recording()) (void)given.cpu();
+}
+
 class DeviceBackend final : public c10d::Backend {
  public:
   DeviceBackend(int64_t rank, int64_t world) : Backend(static_cast<int>(rank), static_cast<int>(world)) {}
@@ -70,7 +76,9 @@ class DeviceBackend final : public c10d::Backend {
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& o) override {
     return in_place(tensors, c10d::OpType::REDUCE, [&](const at::Tensor& t) {
       const auto all = all_reduce(t, name_of(o.reduceOp));
-      return getRank() == o.rootRank ? all : t;
+      if (getRank() == o.rootRank) return all;
+      run_unread(all);
+      return t;
     });
   }
 
@@ -101,7 +109,7 @@ class DeviceBackend final : public c10d::Backend {
       if (getRank() == o.rootRank)
         gather_into(outputs.at(i), inputs[i], done);
       else
-        (void)all_gather(inputs[i].unsqueeze(0));  // as gather_into() does
+        run_unread(all_gather(inputs[i].unsqueeze(0)));  // as gather_into() does
     }
     return traced(c10d::OpType::GATHER, std::move(done));
   }
